@@ -118,7 +118,7 @@ pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum EmbedError {
     /// The endpoint cannot be reached or is busy. The same call may succeed later.
-    #[error("the embedding endpoint cannot be reached: {why}")]
+    #[error("cannot reach the embedding endpoint: {why}")]
     Unreachable {
         /// What happened.
         why: String,
@@ -128,7 +128,7 @@ pub enum EmbedError {
         retry_after: Option<Duration>,
     },
     /// The endpoint refused the request: the key, the model's name or the texts have to change.
-    #[error("the embedding endpoint refused with status {status}: {message}")]
+    #[error("the embedding endpoint returned status {status}: {message}")]
     Refused {
         /// The HTTP status.
         status: u16,
@@ -136,13 +136,13 @@ pub enum EmbedError {
         message: String,
     },
     /// The response is not valid: the address is no embedding endpoint, or the endpoint is broken.
-    #[error("the embedding endpoint's answer is of no use: {why}")]
+    #[error("invalid response from the embedding endpoint: {why}")]
     InvalidResponse {
         /// What is wrong with it.
         why: String,
     },
     /// The local model cannot be used: the configuration has to change.
-    #[error("the model in {} cannot be used: {why}", path.display())]
+    #[error("cannot use the embedding model in {}: {why}", path.display())]
     Model {
         /// The directory, or the file in it.
         path: PathBuf,
@@ -152,13 +152,13 @@ pub enum EmbedError {
         source: Option<Cause>,
     },
     /// The model has no vector for this text. Store the memory without one.
-    #[error("text {index} has nothing in it that the model could embed")]
+    #[error("text {index} contains nothing that the model can embed")]
     Empty {
         /// The index of the text, from 0.
         index: usize,
     },
     /// The key cannot be sent in a header. Configure another.
-    #[error("the API key is empty or has characters that no HTTP header can carry")]
+    #[error("the API key is empty or contains characters that are invalid in an HTTP header")]
     InvalidKey,
     /// The program was built without a feature that the configuration needs.
     #[error("this program was built without {what}; build it with `--features {feature}`")]

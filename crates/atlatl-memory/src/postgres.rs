@@ -96,7 +96,8 @@ fn check_name(name: &str, place: &str) -> Result<(), StoreError> {
         return Err(StoreError::NotAStore {
             place: place.to_owned(),
             why: format!(
-                "a tenant's name has 1 to {MAX_TENANT_NAME_LEN} bytes and no control characters"
+                "invalid tenant name: expected 1 to {MAX_TENANT_NAME_LEN} bytes without control \
+                 characters"
             ),
         });
     }

@@ -283,11 +283,11 @@ pub enum StoreError {
     Busy,
     /// The store is remote and cannot be reached, or it rejects the login. Nothing was written; a
     /// retry succeeds when it is back.
-    #[error("the memory store cannot be reached")]
+    #[error("cannot reach the memory store")]
     Unavailable(#[source] BoxError),
     /// The connection broke during the commit, and the outcome could not be determined. Check
     /// before retrying.
-    #[error("the memory store was lost while it wrote: the change may be there or not")]
+    #[error("lost the connection to the memory store during a write: the outcome is unknown")]
     Unsure(#[source] BoxError),
     /// The connection would send secrets unencrypted to another machine, which is not allowed.
     /// Nothing was sent.
@@ -299,10 +299,10 @@ pub enum StoreError {
         why: &'static str,
     },
     /// The disk is full or does not accept writes. Nothing was written.
-    #[error("the memory store cannot write")]
+    #[error("cannot write to the memory store")]
     Storage(#[source] BoxError),
     /// The file or database is not a store of this program, or it has a later version.
-    #[error("{place} is no memory store: {why}")]
+    #[error("{place} is not a usable memory store: {why}")]
     NotAStore {
         /// The location.
         place: String,

@@ -375,7 +375,7 @@ fn store_failed(
 
 /// A panic of a store or an embedder.
 #[derive(Debug, thiserror::Error)]
-#[error("the embedding of memories panicked")]
+#[error("embedding a batch of memories panicked")]
 struct EmbeddingPanic;
 
 /// Runs `work` and catches panics. One panic must not end the embedding of other stores.

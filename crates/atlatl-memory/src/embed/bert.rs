@@ -43,7 +43,7 @@ impl Bert {
         let raw_config = files.read(CONFIG)?;
         let config: Config = files.json(CONFIG, &raw_config)?;
         if !config.is_valid() {
-            return Err(files.invalid(CONFIG, "its sizes contradict each other", None));
+            return Err(files.invalid(CONFIG, "inconsistent sizes", None));
         }
         mean_pooling(&files)?;
         let (max_tokens, raw_sentences) = max_tokens(&files, &config)?;
@@ -53,18 +53,18 @@ impl Bert {
         // Checked here, because the library subtracts without a check.
         let added = tokenizer.get_post_processor().map_or(0, |p| p.added_tokens(false));
         if max_tokens <= added {
-            return Err(files.invalid(CONFIG, "it leaves no room for text", None));
+            return Err(files.invalid(CONFIG, "the maximum length leaves no room for text", None));
         }
         let truncation = TruncationParams { max_length: max_tokens, ..Default::default() };
-        tokenizer
-            .with_truncation(Some(truncation))
-            .map_err(|error| files.invalid(CONFIG, "texts cannot be cut", Some(error)))?;
+        tokenizer.with_truncation(Some(truncation)).map_err(|error| {
+            files.invalid(CONFIG, "cannot set the truncation of texts", Some(error))
+        })?;
 
         let weights = files.read(WEIGHTS)?;
         let name =
             files.model_name(&[&weights, &raw_tokenizer, &raw_config, raw_sentences.as_slice()]);
         let encoder = Encoder::load(weights, &config).map_err(|error| {
-            files.invalid(WEIGHTS, "not a model as configured", Some(error.into()))
+            files.invalid(WEIGHTS, "the weights do not match the configuration", Some(error.into()))
         })?;
         let (pad, dimensions) = (config.pad_token_id, config.hidden_size);
         Ok(Self { name, files, tokenizer, encoder, pad, dimensions })
@@ -106,7 +106,7 @@ impl Embedder for Bert {
             .map(|text| self.tokenizer.encode_fast(*text, true))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| {
-                self.files.invalid("tokenizer.json", "it failed on a text", Some(error))
+                self.files.invalid("tokenizer.json", "cannot tokenize a text", Some(error))
             })?;
         // Texts of similar length are batched together to keep padding small.
         let mut order: Vec<usize> = (0..texts.len()).collect();
@@ -117,12 +117,12 @@ impl Embedder for Bert {
             let (now, later) = rest.split_at(batch(rest, &encodings));
             rest = later;
             let batch: Vec<&Encoding> = now.iter().map(|&index| &encodings[index]).collect();
-            let computed = self
-                .forward(&batch)
-                .map_err(|error| self.files.invalid(WEIGHTS, "it failed", Some(error.into())))?;
+            let computed = self.forward(&batch).map_err(|error| {
+                self.files.invalid(WEIGHTS, "inference failed", Some(error.into()))
+            })?;
             for (&index, vector) in now.iter().zip(computed) {
                 vectors[index] = normalize(vector).ok_or_else(|| {
-                    self.files.invalid(WEIGHTS, "it computes zeros or numbers that are none", None)
+                    self.files.invalid(WEIGHTS, "the computed vector is zero or not finite", None)
                 })?;
             }
         }
@@ -150,7 +150,7 @@ fn mean_pooling(files: &ModelDir) -> Result<(), EmbedError> {
         .filter_map(|(key, _)| key.strip_prefix(MODE))
         .collect();
     if on != ["mean_tokens"] {
-        return Err(files.invalid(POOLING_CONFIG, "only the mean of tokens is supported", None));
+        return Err(files.invalid(POOLING_CONFIG, "only mean pooling is supported", None));
     }
     Ok(())
 }

@@ -103,7 +103,7 @@ impl Embedder for RemoteEmbedder {
 
     fn embed_query(&self, query: &str) -> Result<Vec<f32>, EmbedError> {
         if self.failed_at().is_some_and(|at| at.elapsed() < COOLDOWN) {
-            let why = "it did not answer a moment ago".to_owned();
+            let why = "recent requests failed".to_owned();
             return Err(EmbedError::Unreachable { why, source: None, retry_after: None });
         }
         let vector = self.query_client()?.embed_query(query);

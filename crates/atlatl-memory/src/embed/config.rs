@@ -54,7 +54,7 @@ pub enum InvalidEmbedderChoice {
     #[error("the model's directory is missing: `local:{{directory}}`")]
     NoDirectory,
     /// The URL is not an allowed endpoint.
-    #[error("the endpoint's URL cannot be used")]
+    #[error("invalid endpoint URL")]
     EmbeddingEndpoint(#[from] InvalidEndpoint),
 }
 
@@ -113,7 +113,7 @@ pub enum InvalidEndpoint {
     #[error("`http://` is for this machine only (localhost, 127.0.0.1, [::1]); use `https://`")]
     Plain,
     /// A user or a password in the address.
-    #[error("it has a user or password in it; the key is configured separately")]
+    #[error("it contains a user name or password; configure the key separately")]
     Credentials,
     /// The host is missing or not plain ASCII, or the port is not valid.
     #[error("its host or port is not valid")]

@@ -41,17 +41,21 @@ impl StaticModel {
         let name = files.model_name(&[&content, &raw]);
 
         let table = single_tensor(&files, &file, &content)?;
-        let (tokens, dimensions) = table
-            .dims2()
-            .map_err(|error| files.invalid(&file, "its tensor is no table", Some(error.into())))?;
+        let (tokens, dimensions) = table.dims2().map_err(|error| {
+            files.invalid(&file, "the tensor is not a table", Some(error.into()))
+        })?;
         let rows = table
             .to_dtype(DType::F32)
             .and_then(|table| table.flatten_all()?.to_vec1::<f32>())
             .map_err(|error| {
-                files.invalid(&file, "it cannot be computed with", Some(error.into()))
+                files.invalid(&file, "cannot convert the tensor", Some(error.into()))
             })?;
         if dimensions == 0 || !rows.iter().all(|x| x.is_finite()) {
-            return Err(files.invalid(&file, "it has no columns, or numbers that are none", None));
+            return Err(files.invalid(
+                &file,
+                "the table has no columns or values that are not finite",
+                None,
+            ));
         }
         files.check_rows(&tokenizer, tokens)?;
         let is_significant = is_significant(&files, &raw, &tokenizer, tokens)?;
@@ -60,7 +64,7 @@ impl StaticModel {
 
     fn vector(&self, index: usize, text: &str) -> Result<Vec<f32>, EmbedError> {
         let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| {
-            self.files.invalid("tokenizer.json", "it failed on a text", Some(error))
+            self.files.invalid("tokenizer.json", "cannot tokenize a text", Some(error))
         })?;
         // The sum has the same direction as the mean, and the vector is normalized afterwards.
         let mut sum = vec![0.0_f32; self.dimensions];
@@ -93,7 +97,7 @@ impl Embedder for StaticModel {
 
 fn single_tensor(files: &ModelDir, file: &str, content: &[u8]) -> Result<Tensor, EmbedError> {
     let tensors = safetensors::load_buffer(content, &Device::Cpu)
-        .map_err(|error| files.invalid(file, "it is no safetensors file", Some(error.into())))?;
+        .map_err(|error| files.invalid(file, "not a safetensors file", Some(error.into())))?;
     match <[Tensor; 1]>::try_from(tensors.into_values().collect::<Vec<_>>()) {
         Ok([only]) => Ok(only),
         Err(found) => {
@@ -170,8 +174,8 @@ impl ModelDir {
             source,
         };
         let path = fs::canonicalize(directory)
-            .map_err(|error| unusable("it cannot be opened", Some(error.into())))?;
-        if path.is_dir() { Ok(Self { path }) } else { Err(unusable("it is no directory", None)) }
+            .map_err(|error| unusable("cannot open it", Some(error.into())))?;
+        if path.is_dir() { Ok(Self { path }) } else { Err(unusable("not a directory", None)) }
     }
 
     /// Creates an error about the directory or about a file in it.
@@ -188,14 +192,14 @@ impl ModelDir {
 
     pub(super) fn read(&self, file: &str) -> Result<Vec<u8>, EmbedError> {
         fs::read(self.path.join(file))
-            .map_err(|error| self.invalid(file, "it cannot be read", Some(error.into())))
+            .map_err(|error| self.invalid(file, "cannot read it", Some(error.into())))
     }
 
     pub(super) fn read_optional(&self, file: &str) -> Result<Option<Vec<u8>>, EmbedError> {
         match fs::read(self.path.join(file)) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.invalid(file, "it cannot be read", Some(error.into()))),
+            Err(error) => Err(self.invalid(file, "cannot read it", Some(error.into()))),
         }
     }
 
@@ -205,13 +209,13 @@ impl ModelDir {
         content: &'a [u8],
     ) -> Result<T, EmbedError> {
         serde_json::from_slice(content)
-            .map_err(|error| self.invalid(file, "it is not what was expected", Some(error.into())))
+            .map_err(|error| self.invalid(file, "invalid content", Some(error.into())))
     }
 
     /// Returns the name of the single weights file.
     pub(super) fn single_weights_file(&self) -> Result<String, EmbedError> {
         let unreadable =
-            |error: io::Error| self.invalid("", "it cannot be listed", Some(error.into()));
+            |error: io::Error| self.invalid("", "cannot list its files", Some(error.into()));
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(unreadable)? {
             let name = entry.map_err(unreadable)?.file_name();
@@ -233,7 +237,7 @@ impl ModelDir {
     /// file, which the model handles itself.
     pub(super) fn tokenizer(&self) -> Result<(Vec<u8>, Tokenizer), EmbedError> {
         let content = self.read(TOKENIZER)?;
-        let invalid = |error| self.invalid(TOKENIZER, "it is no tokenizer", Some(error));
+        let invalid = |error| self.invalid(TOKENIZER, "not a tokenizer", Some(error));
         let mut tokenizer = Tokenizer::from_bytes(&content).map_err(invalid)?;
         tokenizer.with_padding(None).with_truncation(None).map_err(invalid)?;
         Ok((content, tokenizer))
@@ -244,7 +248,7 @@ impl ModelDir {
         match tokenizer.get_vocab(true).into_values().max() {
             Some(last) if (last as usize) < rows => Ok(()),
             _ => {
-                let why = format!("its tokens are not those of the model, which has {rows}");
+                let why = format!("the tokens do not match the model, which has {rows}");
                 Err(self.invalid(TOKENIZER, why, None))
             }
         }

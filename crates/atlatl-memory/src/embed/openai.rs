@@ -288,7 +288,7 @@ impl EmbeddingsClient {
     fn refusal(&self, mut response: Response<Body>) -> Failure {
         let status = response.status();
         if status.is_redirection() {
-            let message = "redirects are not followed; configure the address itself".to_owned();
+            let message = "redirects are not followed; configure the final URL".to_owned();
             return Failure::Permanent(EmbedError::Refused { status: status.as_u16(), message });
         }
         // A missing or broken body must not hide the status.

@@ -229,14 +229,14 @@ async fn connect_guarded(config: &Config) -> Result<(Client, ConnectionDriver), 
         Ok((client, connection)) => Ok((client, Box::pin(connection))),
         Err(_) if cleartext_requested.load(Ordering::Acquire) => Err(StoreError::PlainText {
             place: place(config),
-            why: "the server asks for the password in clear text",
+            why: "the server requests the password in clear text",
         }),
         Err(error) => Err(to_connect_error(error)),
     }
 }
 
 async fn open(config: &Config) -> Result<TcpStream, StoreError> {
-    let mut last_error: BoxError = BoxError::from("no host is named");
+    let mut last_error: BoxError = BoxError::from("missing host");
     for (n, host) in config.get_hosts().iter().enumerate() {
         let Host::Tcp(name) = host else { continue };
         let port = *config.get_ports().get(n).or(config.get_ports().first()).unwrap_or(&5432);
@@ -269,7 +269,7 @@ fn configure_socket(stream: TcpStream, config: &Config) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// A stream that fails if the server asks for the password in clear text, before the client reads
+/// A stream that fails if the server requests the password in clear text, before the client reads
 /// the request.
 struct CleartextGuard<S> {
     stream: S,
@@ -317,7 +317,7 @@ impl<S> CleartextGuard<S> {
                 match u32::from_be_bytes(kind) {
                     AUTH_CLEARTEXT_PASSWORD => {
                         self.cleartext_requested.store(true, Ordering::Release);
-                        let why = "the server asks for the password in clear text";
+                        let why = "the server requests the password in clear text";
                         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                     }
                     AUTH_OK => self.head = None,

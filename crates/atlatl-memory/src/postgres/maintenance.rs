@@ -97,6 +97,6 @@ pub(super) fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], Sto
                 uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
                 uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";
     db.execute(make, &[])?;
-    let none = || StoreError::Engine(BoxError::from("the secret of the store is not there"));
+    let none = || StoreError::Engine(BoxError::from("missing signing secret"));
     secret(db, tenant)?.ok_or_else(none)
 }

@@ -75,7 +75,8 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
         if db.query(exists, &[(&role, Type::TEXT)])?.is_empty() {
             let quoted = quoted(&role);
             return Err(wrong(format!(
-                "there is no role {quoted}: make it with CREATE ROLE {quoted} LOGIN PASSWORD '…'"
+                "role {quoted} does not exist: create it with CREATE ROLE {quoted} LOGIN PASSWORD \
+                 '…'"
             )));
         }
         db.batch(MIGRATION_TABLE)?;
@@ -125,7 +126,7 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
             None => return Err(wrong(outdated(0))),
             Some(false) => {
                 return Err(wrong(format!(
-                    "the role {} may not use it: run `atlatl db migrate` for this role",
+                    "role {} has no access to the schema: run `atlatl db migrate` for this role",
                     quoted(role)
                 )));
             }
@@ -139,8 +140,8 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
         let free: bool = db.query(bound, &[])?.first().is_none_or(|row| row.get(0));
         if free {
             return Err(wrong(format!(
-                "the role {} is not bound by its policies: it must own nothing of it, be no \
-                 superuser and not have BYPASSRLS",
+                "role {} is not subject to row-level security: it must not own the schema, be a \
+                 superuser or have BYPASSRLS",
                 quoted(role)
             )));
         }
@@ -186,8 +187,8 @@ fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
     let newest = newest();
     if oldest > newest {
         return Err(format!(
-            "its schema has version {current}, this program knows {newest}: use the program that ran \
-             `atlatl db migrate`"
+            "the schema has version {current}, this program supports {newest}: use the program \
+             that ran `atlatl db migrate`"
         ));
     }
     Ok(())
@@ -196,7 +197,7 @@ fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
 fn outdated(current: i32) -> String {
     let newest = newest();
     format!(
-        "its schema has version {current}, this program needs {newest}: run `atlatl db migrate`"
+        "the schema has version {current}, this program needs {newest}: run `atlatl db migrate`"
     )
 }
 

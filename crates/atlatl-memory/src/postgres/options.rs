@@ -69,7 +69,7 @@ impl PostgresOptions {
     /// password, this one is used.
     pub fn as_user(mut self, password: Option<String>) -> Result<Self, StoreError> {
         let config = self.config()?;
-        let user = config.get_user().ok_or_else(|| invalid_url("it names no user".to_owned()))?;
+        let user = config.get_user().ok_or_else(|| invalid_url("missing user name".to_owned()))?;
         user.clone_into(&mut self.role);
         self.password = password;
         Ok(self)
@@ -93,7 +93,9 @@ impl PostgresOptions {
             invalid_url(format!("{error}{}", cause.unwrap_or_default()))
         })?;
         if config.get_ssl_mode() == SslMode::Require {
-            return Err(invalid_url("sslmode=require, and there is no TLS here yet".to_owned()));
+            return Err(invalid_url(
+                "sslmode=require is not supported: Atlatl has no TLS for PostgreSQL yet".to_owned(),
+            ));
         }
         // There is no TLS, so `sslmode=prefer` would silently fall back to plain text.
         if self.plain_text == PlainText::Local && !is_local(&config) {

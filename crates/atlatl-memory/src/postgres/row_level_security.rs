@@ -28,11 +28,11 @@ pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
     Ok(unprotected_tables(db)?.first().map(|UnprotectedTable { table, missing }| {
         let table = quoted(table);
         let missing = match missing {
-            MissingProtection::RowSecurity => "is not bound by its policies",
-            MissingProtection::TenantPolicy => "lacks the policy of its tenants",
-            MissingProtection::OwnerPolicy => "lacks the policy of its owner",
+            MissingProtection::RowSecurity => "has no row-level security",
+            MissingProtection::TenantPolicy => "lacks the policy for tenants",
+            MissingProtection::OwnerPolicy => "lacks the policy for its owner",
         };
-        format!("its table {table} {missing}, as a restore may leave it: run `atlatl db migrate`")
+        format!("table {table} {missing}, for example after a restore: run `atlatl db migrate`")
     }))
 }
 

@@ -83,7 +83,7 @@ impl HybridSearch {
         // Beyond the ranked hits it is unknown which of the nearest vectors also match the words.
         let total_matches = words.total.max(ranked.len() as u64);
         let warning = warning.or_else(|| {
-            let said = "the question has more words than are looked for: the first ones count";
+            let said = "the query has too many words: only the first ones are used";
             terms.cut.then(|| said.to_owned())
         });
         let ranked = normalize_scores(self.apply_decay(ranked, query.now)?);
@@ -112,13 +112,13 @@ impl HybridSearch {
         }
         let Some(embedder) = &self.embedder else {
             let wanted = query.mode == Mode::Vector;
-            let warning = "no embedder is configured (memory.embedder): ranked by words alone";
+            let warning = "no embedder is configured (memory.embedder): ranked only by words";
             return Ok((None, wanted.then(|| warning.to_owned())));
         };
         let vector = match embedder.embed_query(query.query) {
             Ok(vector) => vector,
             Err(error) => {
-                let warning = format!("ranked by words alone, since {error}");
+                let warning = format!("ranked only by words: {error}");
                 return Ok((None, Some(warning)));
             }
         };

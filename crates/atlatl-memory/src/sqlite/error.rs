@@ -26,7 +26,7 @@ pub(super) fn to_open_error(path: &Path, error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => StoreError::NotAStore {
             place: path.display().to_string(),
-            why: "it is no SQLite file".to_owned(),
+            why: "not a SQLite file".to_owned(),
         },
         _ => to_store_error(error),
     }

@@ -124,17 +124,17 @@ pub(super) fn prepare(db: &mut Connection, place: &str) -> Result<(), StoreError
         }
         (APPLICATION_ID, later) => {
             return Err(invalid(format!(
-                "it has version {later}, this program knows {SCHEMA_VERSION}"
+                "it has schema version {later}, this program supports {SCHEMA_VERSION}"
             )));
         }
         (0, 0) => {}
-        _ => return Err(invalid("it belongs to another program".to_owned())),
+        _ => return Err(invalid("it belongs to another application".to_owned())),
     }
     let tables: i64 = transaction
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(to_store_error)?;
     if tables > 0 {
-        return Err(invalid("it belongs to another program".to_owned()));
+        return Err(invalid("it belongs to another application".to_owned()));
     }
     transaction.execute_batch(TABLES).map_err(to_store_error)?;
     apply_data_migrations(&transaction)?;
@@ -165,7 +165,7 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
     let invalid = |why: String| StoreError::NotAStore { place: path.display().to_string(), why };
     match std::fs::metadata(path) {
         Ok(there) if there.is_file() => {}
-        Ok(_) => return Err(invalid("it is no file".to_owned())),
+        Ok(_) => return Err(invalid("not a regular file".to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(invalid(error.to_string())),
     }
@@ -189,14 +189,14 @@ pub(super) fn check(path: &Path, model: Option<&str>) -> Result<Option<Health>, 
         (APPLICATION_ID, SCHEMA_VERSION) => {}
         (APPLICATION_ID, later) => {
             return Err(invalid(format!(
-                "it has version {later}, this program knows {SCHEMA_VERSION}"
+                "it has schema version {later}, this program supports {SCHEMA_VERSION}"
             )));
         }
         // The file was created, but not initialized yet.
         (0, 0) if count(&transaction, "SELECT count(*) FROM sqlite_schema")? == 0 => {
             return Ok(Some(Health::default()));
         }
-        _ => return Err(invalid("it belongs to another program".to_owned())),
+        _ => return Err(invalid("it belongs to another application".to_owned())),
     }
     // The long checks must not block writers.
     transaction.finish().map_err(to_store_error)?;

@@ -11,7 +11,7 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Clients wait no longer, whatever `Retry-After` says.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How a server reports a write with an unknown outcome.
-const UNKNOWN_OUTCOME: &str = "the change may be there or not";
+const UNKNOWN_OUTCOME: &str = "the outcome is unknown";
 
 /// The expected body of a successful response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ mod tests {
             let missing = classified(body, "404", PROBLEM, r#"{"detail":"none"}"#);
             assert_eq!(missing, Classification::Denied("404 none".to_owned()));
         }
-        let unknown = format!(r#"{{"detail":"lost while it wrote: {UNKNOWN_OUTCOME}"}}"#);
+        let unknown = format!(r#"{{"detail":"lost the connection: {UNKNOWN_OUTCOME}"}}"#);
         let json = |status, headers: &str, body: &str| {
             classified(ExpectedBody::Json, status, headers, body)
         };

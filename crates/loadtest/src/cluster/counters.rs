@@ -58,7 +58,7 @@ impl Counters {
                 format!("{kind}, asked to come back")
             }
             Classification::Unavailable { kind, .. } => format!("{status}, {kind}"),
-            Classification::UnknownOutcome => format!("{status}, may be there or not"),
+            Classification::UnknownOutcome => format!("{status}, outcome unknown"),
             // A JSON-RPC error has the status of a success.
             Classification::Denied(_) if status == 200 => "200, refused".to_owned(),
             _ => status.to_string(),

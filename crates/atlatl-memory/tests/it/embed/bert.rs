@@ -58,9 +58,9 @@ fn a_model_that_is_not_as_configured_is_refused() {
     for file in ["config.json", "tokenizer.json"] {
         fs::copy(model.join(file), directory.join(file)).unwrap();
     }
-    refused(directory, "model.safetensors", "it cannot be read");
+    refused(directory, "model.safetensors", "cannot read it");
     fs::write(directory.join("model.safetensors"), "no weights").unwrap();
-    refused(directory, "model.safetensors", "not a model as configured");
+    refused(directory, "model.safetensors", "the weights do not match the configuration");
 
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let other = |from: &str, to: &str| {
@@ -68,23 +68,23 @@ fn a_model_that_is_not_as_configured_is_refused() {
         fs::write(directory.join("config.json"), config.replace(from, to)).unwrap();
     };
     other("\"num_attention_heads\": 12", "\"num_attention_heads\": 0");
-    refused(directory, "config.json", "contradict");
+    refused(directory, "config.json", "inconsistent");
     other("\"hidden_size\": 384", "\"hidden_size\": 0");
-    refused(directory, "config.json", "contradict");
+    refused(directory, "config.json", "inconsistent");
     other("\"max_position_embeddings\": 512", "\"max_position_embeddings\": 2");
     refused(directory, "config.json", "no room for text");
     other("\"vocab_size\": 30522", "\"vocab_size\": 1000");
-    refused(directory, "tokenizer.json", "not those of the model");
+    refused(directory, "tokenizer.json", "do not match the model");
     other("\"model_type\": \"bert\"", "\"model_type\": \"mpnet\"");
     refused(directory, "config.json", "`mpnet` models are not supported");
     other("{", "");
-    refused(directory, "config.json", "not what was expected");
+    refused(directory, "config.json", "invalid content");
 
     fs::write(directory.join("config.json"), config).unwrap();
     fs::create_dir(directory.join("1_Pooling")).unwrap();
     let cls = r#"{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}"#;
     fs::write(directory.join("1_Pooling/config.json"), cls).unwrap();
-    refused(directory, "1_Pooling/config.json", "only the mean of tokens");
+    refused(directory, "1_Pooling/config.json", "only mean pooling");
 }
 
 /// Opening must fail with an error about this file.

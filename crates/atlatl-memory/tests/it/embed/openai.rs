@@ -113,7 +113,7 @@ fn who_asks_for_an_hour_is_left_alone_at_once() {
         Some(Reply(429, "Retry-After: 3600\r\n", r#"{"error":{"message":"quota"}}"#.to_owned()))
     });
     let error = connect(&endpoint).unwrap_err();
-    assert_eq!(error.to_string(), "the embedding endpoint cannot be reached: status 429: quota");
+    assert_eq!(error.to_string(), "cannot reach the embedding endpoint: status 429: quota");
     assert_eq!(endpoint.asked().len(), 1);
 }
 

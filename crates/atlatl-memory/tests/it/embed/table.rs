@@ -85,29 +85,29 @@ fn other_weights_or_another_tokenizer_are_another_model() {
 fn what_is_no_table_is_refused() {
     let there = tempfile::tempdir().unwrap();
     let directory = there.path();
-    refused(&directory.join("nowhere"), "nowhere", "it cannot be opened");
-    refused(directory, "tokenizer.json", "it cannot be read");
+    refused(&directory.join("nowhere"), "nowhere", "cannot open it");
+    refused(directory, "tokenizer.json", "cannot read it");
     make(directory, &ROWS);
-    refused(&directory.join("tokenizer.json"), "tokenizer.json", "no directory");
+    refused(&directory.join("tokenizer.json"), "tokenizer.json", "not a directory");
 
     let weights = directory.join("table.safetensors");
     make(directory, &ROWS[..8]);
-    refused(directory, "tokenizer.json", "not those of the model");
+    refused(directory, "tokenizer.json", "do not match the model");
     let mut rows = ROWS;
     rows[5] = f32::NAN;
     make(directory, &rows);
-    refused(directory, "table.safetensors", "numbers that are none");
+    refused(directory, "table.safetensors", "not finite");
     fs::write(&weights, tensors(r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, 8))
         .unwrap();
-    refused(directory, "table.safetensors", "no table");
+    refused(directory, "table.safetensors", "not a table");
     let two = r#"{"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]}}"#;
     fs::write(&weights, tensors(two, 8)).unwrap();
     refused(directory, "table.safetensors", "2 tensors");
     let cut = r#"{"a":{"dtype":"F32","shape":[9,9],"data_offsets":[0,324]}}"#;
     fs::write(&weights, tensors(cut, 8)).unwrap();
-    refused(directory, "table.safetensors", "no safetensors file");
+    refused(directory, "table.safetensors", "not a safetensors file");
     fs::write(&weights, [0xff; 64]).unwrap();
-    refused(directory, "table.safetensors", "no safetensors file");
+    refused(directory, "table.safetensors", "not a safetensors file");
 
     fs::copy(&weights, directory.join("more.safetensors")).unwrap();
     refused(directory, "", "2 safetensors files");

@@ -43,7 +43,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 
     server.sql(&database, &format!("{later} (7, 'other', 7)"));
     let said = open(&database).to_string();
-    assert!(said.contains("version 7, this program knows 4"), "{said}");
+    assert!(said.contains("version 7, this program supports 4"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
     let refused = Postgres::migrate(&options(server, OWNER, &database)).unwrap_err();
     assert!(refused.to_string().contains("version 7"), "{refused}");
@@ -57,7 +57,10 @@ fn a_role_without_access_is_reported() {
     let mut options = options(server, APP, &database);
     options.role = "stranger".to_owned();
     let said = Postgres::open(&options).unwrap_err().to_string();
-    assert!(said.contains("\"stranger\" may not use it: run `atlatl db migrate`"), "{said}");
+    assert!(
+        said.contains("\"stranger\" has no access to the schema: run `atlatl db migrate`"),
+        "{said}"
+    );
     options.role = "missing-role".to_owned();
     options.url = server.url(OWNER, &database);
     let said = Postgres::migrate(&options).unwrap_err().to_string();
@@ -75,13 +78,22 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
                  WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p')";
     let every = server.sql(&database, every);
     for (lost, said) in [
-        ("ALTER TABLE atlatl.document DISABLE ROW LEVEL SECURITY", "\"document\" is not bound"),
-        ("ALTER TABLE atlatl.vector_7 NO FORCE ROW LEVEL SECURITY", "\"vector_7\" is not bound"),
-        ("ALTER TABLE atlatl.tenant DISABLE ROW LEVEL SECURITY", "\"tenant\" is not bound"),
-        ("DROP POLICY tenant ON atlatl.lease", "\"lease\" lacks the policy of its tenants"),
-        ("DROP POLICY owner ON atlatl.access_key", "\"access_key\" lacks the policy of its owner"),
-        ("ALTER POLICY owner ON atlatl.memory TO app", "\"memory\" lacks the policy of its owner"),
-        (&*every, "\"access_key\" is not bound by its policies"),
+        (
+            "ALTER TABLE atlatl.document DISABLE ROW LEVEL SECURITY",
+            "\"document\" has no row-level security",
+        ),
+        (
+            "ALTER TABLE atlatl.vector_7 NO FORCE ROW LEVEL SECURITY",
+            "\"vector_7\" has no row-level security",
+        ),
+        (
+            "ALTER TABLE atlatl.tenant DISABLE ROW LEVEL SECURITY",
+            "\"tenant\" has no row-level security",
+        ),
+        ("DROP POLICY tenant ON atlatl.lease", "\"lease\" lacks the policy for tenants"),
+        ("DROP POLICY owner ON atlatl.access_key", "\"access_key\" lacks the policy for its owner"),
+        ("ALTER POLICY owner ON atlatl.memory TO app", "\"memory\" lacks the policy for its owner"),
+        (&*every, "\"access_key\" has no row-level security"),
     ] {
         open().unwrap();
         server.sql(&database, lost);

@@ -289,7 +289,7 @@ fn check_ledger(settings: &Settings) -> Option<Finding> {
     };
     // Opening a pipe would block.
     if path.exists() && !path.is_file() {
-        return Some(ledger_finding(settings, &path, "it is no file"));
+        return Some(ledger_finding(settings, &path, "not a regular file"));
     }
     if path.exists() {
         // Opens it for appending and writes nothing.

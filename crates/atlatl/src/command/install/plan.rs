@@ -217,7 +217,7 @@ impl ClientFile {
     pub(crate) fn read(&self) -> Result<String, String> {
         let metadata = fs::metadata(&self.file).map_err(|error| error.to_string())?;
         if !metadata.is_file() || metadata.len() > MAX_CONFIG_LEN {
-            return Err("it is no file of configuration".to_owned());
+            return Err("not a configuration file".to_owned());
         }
         let text = fs::read_to_string(&self.file).map_err(|error| error.to_string())?;
         entries(&text, &self.place).map_err(|error| error.to_string())?;

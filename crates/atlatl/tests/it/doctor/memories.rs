@@ -28,7 +28,10 @@ fn a_file_that_is_no_database_is_a_fault() {
     let program = machine().file(FILE, "this is a text, and none that SQLite wrote ".repeat(40));
     let run = doctor(&program, &[]);
     let fix = fault(&run, "memory-store", FILE);
-    assert!(finding(&run, "memory-store")["says"].to_string().contains("no SQLite file"), "{run}");
+    assert!(
+        finding(&run, "memory-store")["says"].to_string().contains("not a SQLite file"),
+        "{run}"
+    );
     assert_eq!(fix, format!("mv [DIR]/{FILE} [DIR]/{FILE}.aside"));
     follow(&program, &fix);
     is_well(&doctor(&program, &[]));
@@ -49,7 +52,7 @@ fn a_store_of_a_later_version_is_a_fault() {
     let run = doctor(&program, &[]);
     let fix = fault(&run, "memory-store", FILE);
     assert!(
-        finding(&run, "memory-store")["says"].to_string().contains("it has version 99"),
+        finding(&run, "memory-store")["says"].to_string().contains("it has schema version 99"),
         "{run}"
     );
     assert!(fix.contains("install that atlatl"), "{run}");

@@ -50,7 +50,7 @@ fn links_and_pipes_in_a_folder_are_passed_over() {
     assert_eq!(counts(&program.run(&["memory", "import", "notes/key.md"]).json()), [1, 0, 0, 0, 0]);
     let pipe = program.run(&["memory", "import", "notes/pipe.md"]);
     insta::assert_snapshot!(pipe.stderr, @"
-    error: notes/pipe.md: it is no file
+    error: notes/pipe.md: not a regular file
     ");
 }
 

@@ -226,7 +226,7 @@ fn what_makes_no_sense_is_refused() {
     status: 2
     --- stdout
     --- stderr
-    error: memory.store: the database URL is no memory store: sslmode=require, and there is no TLS here yet
+    error: memory.store: the database URL is not a usable memory store: sslmode=require is not supported: Atlatl has no TLS for PostgreSQL yet
     hint: --set memory.store=postgres://USER@HOST/DATABASE
     ");
     let embedder = ["--set", "memory.embedder=openai:http://key@h#m", "search", "x"];
@@ -234,7 +234,7 @@ fn what_makes_no_sense_is_refused() {
     status: 2
     --- stdout
     --- stderr
-    error: memory.embedder: the endpoint's URL cannot be used
+    error: memory.embedder: invalid endpoint URL
     hint: none, openai:URL#MODEL or local:DIRECTORY
     ");
     std::fs::write(program.path("work/text.db"), "no database, but a text of some length").unwrap();
@@ -242,7 +242,7 @@ fn what_makes_no_sense_is_refused() {
     status: 1
     --- stdout
     --- stderr
-    error: [DIR]/work/text.db is no memory store: it is no SQLite file
+    error: [DIR]/work/text.db is not a usable memory store: not a SQLite file
     hint: name another file: --set memory.store=sqlite:PATH
     ");
 }

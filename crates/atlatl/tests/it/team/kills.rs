@@ -98,7 +98,9 @@ fn write(url: &str, text: &str, ledger: &Mutex<Ledger>) {
     let mut ledger = ledger.lock().unwrap();
     match answer.status {
         201 => ledger.acknowledged.push(text.to_owned()),
-        503 if answer.body.contains("may be there") => ledger.unsure.push(text.to_owned()),
+        503 if answer.body.contains("the outcome is unknown") => {
+            ledger.unsure.push(text.to_owned())
+        }
         503 if answer.headers.contains("retry-after: ") => ledger.refused += 1,
         _ => panic!("{answer:?}"),
     }

@@ -298,7 +298,7 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_repairs_
     let seen = format!("SET ROLE {APP}; SELECT count(*) FROM atlatl.memory");
     assert_eq!(cluster.sql(&open, &seen), "2");
     let house = House::of(&cluster, &open);
-    refused(&house, "is not bound by its policies, as a restore may leave it");
+    refused(&house, "has no row-level security, for example after a restore");
     check_repaired(&house);
 
     // For another owner, the functions that know keys and words would see nothing.
@@ -309,9 +309,9 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_repairs_
     assert!(restored_by(&cluster, "other", &others, &dump, &without_owner));
     let mut house = House::of(&cluster, &others);
     house.owner = cluster.url("other", &others);
-    refused(&house, "lacks the policy of its owner, as a restore may leave it");
+    refused(&house, "lacks the policy for its owner, for example after a restore");
     let list = house.run(&["tenants", "list"]);
-    assert!(list.status == 1 && list.stderr.contains("lacks the policy of its owner"), "{list}");
+    assert!(list.status == 1 && list.stderr.contains("lacks the policy for its owner"), "{list}");
     check_repaired(&house);
 
     // Without the roles, statements that name one fail, and pg_restore continues by default.
@@ -325,7 +325,7 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_repairs_
     }
     let mut house = House::of(&cluster, &bare);
     house.owner = cluster.url("postgres", &bare);
-    refused(&house, "the role \"app\" may not use it");
+    refused(&house, "role \"app\" has no access to the schema");
     check_repaired(&house);
 }
 

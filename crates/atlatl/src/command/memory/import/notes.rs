@@ -59,7 +59,7 @@ fn read_note(symlinks: SymlinkPolicy, path: &Path) -> io::Result<(Vec<u8>, Times
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let created = match metadata.modified()?.duration_since(UNIX_EPOCH) {
         Ok(after) => DateTime::UNIX_EPOCH + after,
