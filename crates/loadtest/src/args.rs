@@ -10,13 +10,13 @@ use crate::soak::SoakArgs;
 use crate::soak::fuzz::FuzzArgs;
 use crate::soak::mutants::MutantsArgs;
 
-/// Benchmarks, long runs, and load on a cluster of servers.
+/// Run benchmarks, long tests, and load tests on a cluster of servers
 #[derive(Debug, Parser)]
 #[command(name = "cargo loadtest", bin_name = "cargo loadtest")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// The directory of the cluster; `cluster` in the cache when absent.
+    /// Directory of the cluster [default: `cluster` in the cache]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -25,13 +25,13 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     #[command(flatten)]
     Cluster(ClusterCommand),
-    /// Run the long runs and record them under bench/runs/
+    /// Run long tests and record them in bench/runs/
     Soak(SoakArgs),
-    /// Run the fuzz targets one after another and record them under bench/runs/
+    /// Run fuzz targets one after another and record them in bench/runs/
     Fuzz(FuzzArgs),
-    /// Run mutation tests on the code that decides who sees what
+    /// Run mutation tests on the access control code
     Mutants(MutantsArgs),
-    /// Measure, keep the raw run under bench/runs/ and write the tables of docs/performance.md
+    /// Run a benchmark, record it in bench/runs/ and update docs/performance.md
     Bench(BenchArgs),
 }
 

@@ -30,10 +30,10 @@ const DOCUMENT: &str = "docs/performance.md";
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
     name: Bench,
-    /// With `proxy`: calls of a server over HTTP.
+    /// With `proxy`: measure a server over HTTP
     #[arg(long)]
     http: bool,
-    /// With `footprint`: directory of a released `atlatl`; built as for the packages when absent.
+    /// With `footprint`: directory of a released `atlatl` [default: build it as for the packages]
     #[arg(long, value_name = "DIR")]
     bin: Option<PathBuf>,
 }
@@ -41,25 +41,25 @@ pub(crate) struct BenchArgs {
 /// The benchmarks there are.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Bench {
-    /// Finding and measuring records, the estimate's error, descriptor sizes
+    /// Detecting records, error of the token estimate, descriptor sizes
     Core,
-    /// Storing a result beside the bare scan and write, the memory of a streamed one
+    /// Storing a result compared with a bare scan and write; memory of a streamed one
     Offload,
-    /// Questions to 200 000 memories beside the engines that others use; installs those it lacks
+    /// Queries of 200 000 memories compared with other engines; installs missing ones
     Extract,
-    /// Calls through the proxy beside the bare server and beside other proxies; installs those it
-    /// lacks
+    /// Calls through the proxy compared with the bare server and other proxies; installs missing
+    /// ones
     Proxy,
-    /// Recall, search, listing and ingest at 100 000 and a million memories, beside the bare SQL
+    /// Recall, search, listing and ingest at 100 000 and a million memories, compared with bare SQL
     Memory,
-    /// How well the ranking set is answered, by words, by vectors and by both, with real models
+    /// Ranking quality by words, by vectors and by both, with real models
     Ranking,
-    /// A thousand tenants in `PostgreSQL` beside the same SQL sent bare, and requests over HTTP that
-    /// ask no store
+    /// A thousand tenants in `PostgreSQL` compared with bare SQL, and HTTP requests that use no
+    /// store
     Server,
-    /// Storing a result with 10,000 stored results beside the same with none
+    /// Storing a result with 10,000 stored results compared with none
     Usage,
-    /// Size, processor time and memory of the released program beside their goals
+    /// Size, CPU time and memory of the released program, with their goals
     Footprint,
 }
 

@@ -37,27 +37,27 @@ use crate::run_record::RunRecord;
 /// The commands of a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start engines, servers and a balancer, and make tenants with keys
+    /// Start PostgreSQL, S3, servers and a load balancer, and create tenants with keys
     Up(UpArgs),
-    /// Run clients of all tenants that write, read and request what belongs to other tenants
+    /// Run clients of all tenants that write, read and request data of other tenants
     Load(LoadArgs),
-    /// Kill servers and engines in turn, and measure how soon the cluster recovers
+    /// Kill servers, PostgreSQL and S3 in turn, and measure the recovery time
     Kill(KillArgs),
     /// Stop the cluster and remove its directory
     Down,
-    /// Up, load and kills at once, read back what was acknowledged, down; recorded under bench/runs/
+    /// Run load and kills on a new cluster, verify acknowledged writes, record it in bench/runs/
     Run(RunArgs),
-    /// Overload one server in four ways, and measure what other clients get; recorded likewise
+    /// Overload one server in four ways, measure other clients, record it in bench/runs/
     Overload(OverloadArgs),
 }
 
 /// The size of a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// How many servers there are.
+    /// Number of servers
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     replicas: u16,
-    /// How many tenants there are.
+    /// Number of tenants
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
     tenants: u16,
     #[command(flatten)]
@@ -67,10 +67,10 @@ pub(crate) struct UpArgs {
 /// The size of the load.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Duration in seconds.
+    /// Duration in seconds
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
     seconds: u64,
-    /// How many clients there are, of all tenants in turn.
+    /// Number of clients, distributed over all tenants
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: u16,
 }
@@ -78,7 +78,7 @@ pub(crate) struct LoadArgs {
 /// How long components are killed.
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
-    /// Duration in seconds.
+    /// Duration in seconds
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=7200))]
     seconds: u64,
     #[command(flatten)]
@@ -88,10 +88,10 @@ pub(crate) struct KillArgs {
 /// How often a component is killed, and for how long it stays down.
 #[derive(Debug, Args)]
 pub(crate) struct KillScheduleArgs {
-    /// Seconds from one kill to the next.
+    /// Seconds between kills
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=7200))]
     every: u64,
-    /// Seconds that a killed component stays down.
+    /// Seconds that a killed component stays down
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=600))]
     away: u64,
 }
@@ -101,10 +101,10 @@ pub(crate) struct KillScheduleArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     up: UpArgs,
-    /// Duration of load and kills in seconds.
+    /// Duration of load and kills in seconds
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=6000))]
     seconds: u64,
-    /// How many clients there are, of all tenants in turn.
+    /// Number of clients, distributed over all tenants
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: u16,
     #[command(flatten)]
@@ -114,10 +114,10 @@ pub(crate) struct RunArgs {
 /// How a server is overloaded.
 #[derive(Debug, Args)]
 pub(crate) struct OverloadArgs {
-    /// Seconds of each kind of abuse.
+    /// Seconds of each kind of abuse
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
-    /// How many tenants there are.
+    /// Number of tenants
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=999))]
     tenants: u16,
     #[command(flatten)]

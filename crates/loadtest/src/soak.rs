@@ -32,13 +32,13 @@ const SUMMARY_MARK: &str = "soak:";
 /// Which long runs to start.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SoakArgs {
-    /// One run by name; all of them when absent.
+    /// Name of one run [default: all]
     #[arg(value_parser = names())]
     name: Option<String>,
-    /// How much that run does, instead of its full size.
+    /// Size of the run, instead of its full size
     #[arg(long, value_name = "N", requires = "name", value_parser = clap::value_parser!(u32).range(1..))]
     cases: Option<u32>,
-    /// With `upgrade`: the revision of the older program, instead of the newest that lacks a migration.
+    /// With `upgrade`: revision of the older program [default: the newest without the last migration]
     #[arg(long, value_name = "REVISION")]
     from: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The command line: what was typed, handed to one function per command.
+//! The command line; each command is one function.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use crate::{check, output};
 const MEASURE: &str =
     "bench, soak, fuzz and mutants are commands of `cargo loadtest`; they work here too.";
 
-/// Checks, generated references and packages of the Atlatl repository.
+/// Checks, generated references and packages of the Atlatl repository
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = MEASURE)]
 struct Cli {
@@ -27,17 +27,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check crate arrows, file shapes, dependencies, hygiene, threats, links and the book.
+    /// Check crate dependencies, source files, threats, walkthroughs, links and the book
     Check(TestsArgs),
-    /// Check the clause table against the tests, and print it.
+    /// Check the clause table against the tests, and print it
     Conformance(ConformanceArgs),
-    /// Run the examples in README.md and docs/.
+    /// Run the examples in README.md and docs/
     Docs(DocsArgs),
-    /// Make every package of the program from one built binary.
+    /// Build every package from one built program
     Package(PackageArgs),
-    /// Write the generated reference documents, or check that they are fresh.
+    /// Write the generated reference documents, or check that they are up to date
     References(ReferencesArgs),
-    /// Forwarded to `cargo loadtest`.
+    /// Forwarded to `cargo loadtest`
     #[command(external_subcommand)]
     Measure(Vec<String>),
 }

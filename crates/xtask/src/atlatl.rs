@@ -13,7 +13,7 @@ use crate::repository::Repository;
 /// Where the `atlatl` program is.
 #[derive(Debug, clap::Args)]
 pub struct BinArgs {
-    /// Directory of the built `atlatl`; built with the dev profile when absent.
+    /// Directory of the built `atlatl` [default: build it with the dev profile]
     #[arg(long, value_name = "DIR")]
     pub bin: Option<PathBuf>,
 }

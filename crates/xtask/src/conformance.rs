@@ -24,7 +24,7 @@ const REQUIREMENTS: &str = "../shared/conformance.md";
 pub(crate) struct ConformanceArgs {
     #[command(flatten)]
     tests: TestsArgs,
-    /// `JUnit` report of a finished run, once per report: the table then shows the outcomes.
+    /// `JUnit` report of a finished run; can be repeated; adds the outcomes to the table
     #[arg(long, value_name = "FILE")]
     junit: Vec<PathBuf>,
 }

@@ -24,7 +24,7 @@ use super::repository::{Repository, has_extension};
 pub(crate) struct DocsArgs {
     #[command(flatten)]
     bin: BinArgs,
-    /// Documents to run; README.md and all of docs/ when none is named.
+    /// Documents to run [default: README.md and all of docs/]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }

@@ -19,20 +19,19 @@ use crate::repository::Repository;
 /// What to pack.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PackageArgs {
-    /// The built program; the wheel is built by cargo again, which has nothing to do if the
-    /// environment is the same.
+    /// Path of the built program; the wheel runs cargo again, which needs the same environment
     #[arg(long, value_name = "PATH")]
     bin: PathBuf,
-    /// What it was built for: the `--target` of cargo.
+    /// Target triple of the program
     #[arg(long, value_name = "TRIPLE")]
     target: String,
-    /// Where the packages go.
+    /// Output directory
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// The publisher's namespace in the MCP registry, such as `io.github.NAME`.
+    /// Namespace of the publisher in the MCP registry, such as `io.github.NAME`
     #[arg(long, value_name = "NAMESPACE", default_value = "local")]
     namespace: String,
-    /// The URL of the source, which npm compares with who publishes.
+    /// URL of the source repository; npm checks it against the publisher
     #[arg(long, value_name = "URL")]
     repository: Option<String>,
 }

@@ -19,7 +19,7 @@ const REFRESH: &str = "cargo xtask references";
 pub(crate) struct ReferencesArgs {
     #[command(flatten)]
     bin: BinArgs,
-    /// Write nothing; fail when a document is stale.
+    /// Write nothing; fail if a document is outdated
     #[arg(long)]
     check: bool,
 }

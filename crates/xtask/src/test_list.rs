@@ -13,7 +13,7 @@ use crate::repository::Repository;
 /// Where the names of the existing tests come from.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TestsArgs {
-    /// A saved `cargo nextest list --workspace --message-format json`; asked from cargo when absent.
+    /// Saved output of `cargo nextest list --workspace --message-format json` [default: run it]
     #[arg(long, value_name = "FILE")]
     tests: Option<PathBuf>,
 }

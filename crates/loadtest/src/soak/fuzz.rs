@@ -16,10 +16,10 @@ use xtask::repository::Repository;
 /// Which fuzz targets to run, and how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct FuzzArgs {
-    /// One target by name; all of them when absent.
+    /// Name of one target [default: all]
     #[arg(value_name = "TARGET", value_parser = names())]
     name: Option<String>,
-    /// How long each target runs.
+    /// Seconds for each target
     #[arg(long, value_name = "N", default_value_t = 600, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
 }

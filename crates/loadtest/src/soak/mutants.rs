@@ -18,7 +18,7 @@ use xtask::repository::Repository;
 /// Which code to break.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MutantsArgs {
-    /// One area by name; all of them when absent.
+    /// Name of one area [default: all]
     #[arg(value_name = "AREA", value_parser = names())]
     name: Option<String>,
 }
@@ -69,7 +69,7 @@ const AREAS: &[Area] = &[
         tests: "test(/^(address|object::key)::/) | test(/^(addresses|object::tenants)::/)",
     },
     Area {
-        name: "doors",
+        name: "listeners",
         package: "lro-http",
         files: &[
             "crates/lro-http/src/bearer.rs",
@@ -85,21 +85,21 @@ const EXPLAINED: &[(&str, &str)] = &[
     (
         "crates/atlatl-server/src/auth/token.rs: replace <impl Visitor<'de> for Names>::expecting -> \
          fmt::Result with Ok(Default::default())",
-        "the text is for an error that is never reported: input is an object or it is none",
+        "the text is for an error that is never reported",
     ),
     (
         "crates/atlatl-server/src/limits.rs: replace < with <= in MemoryQuota::take",
-        "it is about one instant of the system's clock, which no test can meet",
+        "it concerns one instant of the system clock, which no test can hit",
     ),
     (
-        "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for Only>::tenant -> \
-         Result<Option<Tenant>, StoreError> with Ok(None)",
+        "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for SingleTenant>::tenant \
+         -> Result<Option<Tenant>, StoreError> with Ok(None)",
         "no code calls it, since its tenant is always known",
     ),
     (
-        "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for Only>::ready -> \
-         Result<(), StoreError> with Ok(())",
-        "noticed by the tests with a real database that goes away, in another package: team::waiting",
+        "crates/atlatl-server/src/http/admission.rs: replace <impl Tenants for SingleTenant>::ready \
+         -> Result<(), StoreError> with Ok(())",
+        "caught by the tests with a real database in another package: team::waiting",
     ),
 ];
 
