@@ -5,11 +5,11 @@
 
 #![no_main]
 
+use atlatl_fuzz::authority::{AUTHORITY, JWKS, NOW, ann, at, read, token_by, tokens};
+use atlatl_fuzz::{Odd, Token, Written};
 use atlatl_server::auth::{
     ApiKey, AuthorizationError, Challenge, KeyRecord, KeySet, Scopes, bearer, metadata_url,
 };
-use atlatl_fuzz::authority::{AUTHORITY, JWKS, NOW, ann, at, read, token_by, tokens};
-use atlatl_fuzz::{Odd, Token, Written};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -229,16 +229,16 @@ fn api_key(written: &Written<'_>, random: [u8; 6]) {
     }
     let ours = ApiKey::new(seed);
     let record = KeyRecord::new(ours.id(), "acme", ours.digest(), Scopes::MEMORY);
-    let text = written.text(ours.shown());
+    let text = written.text(ours.expose());
     let Some(brought) = ApiKey::parse(&text) else {
-        assert_ne!(text, ours.shown());
+        assert_ne!(text, ours.expose());
         return;
     };
-    assert_eq!(brought.shown(), text);
+    assert_eq!(brought.expose(), text);
     let secret = text.rsplit('_').next().expect("a last part");
     assert!(!format!("{brought:?} {record:?}").contains(secret));
     let admitted = record.admits(&brought, at(NOW)).map(|found| (found.tenant, found.scopes));
-    assert_eq!(admitted, (text == ours.shown()).then(|| ("acme".to_owned(), Scopes::MEMORY)));
+    assert_eq!(admitted, (text == ours.expose()).then(|| ("acme".to_owned(), Scopes::MEMORY)));
     assert_eq!(KeyRecord::none().admits(&brought, at(NOW)), None);
 }
 

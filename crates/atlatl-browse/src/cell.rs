@@ -31,7 +31,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// The cell of a JSON value.
-    pub(crate) fn of_json(value: &[u8]) -> Self {
+    pub(crate) fn from_json(value: &[u8]) -> Self {
         let kind = match LexemeKind::from_first_byte(value) {
             Some(LexemeKind::Number) => Kind::Number,
             Some(LexemeKind::String) => Kind::Text,
@@ -66,7 +66,7 @@ pub(crate) enum Key {
 
 impl Key {
     /// The key of a JSON value.
-    pub(crate) fn of_json(value: Option<&[u8]>) -> Self {
+    pub(crate) fn from_json(value: Option<&[u8]>) -> Self {
         let Some(value) = value else { return Self::Missing };
         let head = &value[..value.len().min(KEY_BYTES)];
         match LexemeKind::from_first_byte(value) {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn values_are_shown_as_they_are_written_and_texts_without_quotes() {
         let cell = |json: &str| {
-            let cell = Cell::of_json(json.as_bytes());
+            let cell = Cell::from_json(json.as_bytes());
             (cell.kind, cell.text)
         };
         assert_eq!(cell("149.90"), (Kind::Number, "149.90".to_owned()));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn numbers_come_as_numbers_and_what_is_missing_last_either_way() {
-        let key = |json: Option<&str>| Key::of_json(json.map(str::as_bytes));
+        let key = |json: Option<&str>| Key::from_json(json.map(str::as_bytes));
         let mut keys: Vec<Key> =
             [Some("10"), Some("null"), Some("\"b\""), Some("9.5"), None, Some("\"A\"")]
                 .map(key)

@@ -190,7 +190,7 @@ impl Columns {
         let mut cells: Cells = vec![None; self.list.len()];
         let object = fields(record, |name, value| {
             let Some(column) = self.column(name) else { return true };
-            let cell = Cell::of_json(value);
+            let cell = Cell::from_json(value);
             self.measure(column, &cell);
             cells.resize(self.list.len(), None);
             // Of several members with the same name, shows the first.
@@ -202,7 +202,7 @@ impl Columns {
                 self.list.push(Column::new(VALUE_COLUMN.as_bytes()));
                 self.list.len() - 1
             });
-            let cell = Cell::of_json(record.trim_ascii());
+            let cell = Cell::from_json(record.trim_ascii());
             self.measure(value, &cell);
             cells.resize(self.list.len(), None);
             cells[value] = Some(cell);

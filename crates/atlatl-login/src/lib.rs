@@ -13,7 +13,7 @@
 //! let request = LoginRequest::new(server);
 //! login(&logins, &request, |url| println!("open {url}")).await?;
 //!
-//! if let Some(bearer) = logins.of(&request.server).bearer().await? {
+//! if let Some(bearer) = logins.for_server(&request.server).bearer().await? {
 //!     println!("Authorization: <{} bytes>", bearer.header().len());
 //! }
 //! # Ok(())

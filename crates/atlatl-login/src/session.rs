@@ -52,7 +52,7 @@ pub struct LogoutOutcome {
 
 impl Logins {
     /// The login at one server, existing or not.
-    pub fn of(&self, server: &Url) -> ServerLogin {
+    pub fn for_server(&self, server: &Url) -> ServerLogin {
         ServerLogin::new(self.clone(), ServerKey::from_url(server))
     }
 

@@ -174,7 +174,7 @@ impl Bearer {
     }
 
     /// Parses the value of an `Authorization` header.
-    pub fn of_header(value: &str) -> Option<Self> {
+    pub fn from_header(value: &str) -> Option<Self> {
         value.strip_prefix("Bearer ").map(|token| Self(Secret::new(token)))
     }
 

@@ -52,11 +52,11 @@ impl RecallService {
 
     /// Returns the memories related to the query, best first.
     pub fn recall(&self, request: &RecallRequest) -> Result<Vec<SearchHit>, StoreError> {
-        self.found(request).map(|found| found.hits)
+        self.results(request).map(|results| results.hits)
     }
 
     /// Like [`recall`](Self::recall), and also returns the total, the ranking and a warning.
-    pub fn found(&self, request: &RecallRequest) -> Result<SearchResults, StoreError> {
+    pub fn results(&self, request: &RecallRequest) -> Result<SearchResults, StoreError> {
         self.0.search(&HybridQuery {
             query: &request.query,
             need: Need::Any,
@@ -112,7 +112,7 @@ impl PromptIntegration {
         request: &RecallRequest,
         budget: u64,
     ) -> Result<PromptContext, StoreError> {
-        let results = self.recall.found(request)?;
+        let results = self.recall.results(request)?;
         let (text, included) = render(&results.hits, budget, &*self.estimate);
         Ok(PromptContext { results, text, included })
     }

@@ -58,11 +58,11 @@ impl SearchService {
 
     /// Returns the matching memories, best first.
     pub fn search(&self, request: &SearchRequest) -> Result<Vec<SearchHit>, StoreError> {
-        self.found(request).map(|found| found.hits)
+        self.results(request).map(|results| results.hits)
     }
 
     /// Like [`search`](Self::search), and also returns the total, the ranking and a warning.
-    pub fn found(&self, request: &SearchRequest) -> Result<SearchResults, StoreError> {
+    pub fn results(&self, request: &SearchRequest) -> Result<SearchResults, StoreError> {
         self.0.search(&HybridQuery {
             query: &request.query,
             need: Need::All,

@@ -15,7 +15,7 @@
 //!
 //! // Sent with a request.
 //! let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
-//! let header = format!("Bearer {}", key.shown());
+//! let header = format!("Bearer {}", key.expose());
 //! let sent = ApiKey::parse(bearer([header.as_bytes()]).unwrap()).unwrap();
 //! let principal = record.admits(&sent, now).unwrap();
 //! assert_eq!(principal.tenant, "acme");

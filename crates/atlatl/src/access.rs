@@ -114,7 +114,7 @@ impl HttpEndpoint {
             let services = describe(|name, _, path| format!("{name} ({path})"));
             let user = user_id();
             Output::remark(format_args!("connect a client with: atlatl proxy --url {address}"));
-            Output::remark(format_args!("serving {services} at {address}, for uid {user} alone"));
+            Output::remark(format_args!("serving {services} at {address}, only for uid {user}"));
             return Ok(());
         }
         if let Some(token) = &self.local_token {
@@ -136,7 +136,7 @@ impl HttpEndpoint {
 /// The file with the token of the current user. Creates it if it does not exist.
 fn token_path(settings: &Settings) -> Result<PathBuf, Error> {
     let Some(state) = settings.surroundings().state_dir.as_ref() else {
-        return Err(Error::usage("there is no home directory for the token that clients need")
+        return Err(Error::usage("no home directory for the token of clients")
             .with_hint("Set HOME, or --set server.auth=token-file:PATH, or listen on unix:PATH"));
     };
     local_token(&state.join("atlatl"), random()?).map_err(|error| token_error(&error))
@@ -198,8 +198,8 @@ impl Principals {
                         "server.auth: expected token-file:PATH, keys, oauth:URL or keys,oauth:URL",
                     )
                     .with_hint(
-                        "keys are made with `atlatl keys create`; a file has one token a line, and \
-                         is its owner's alone (chmod 600)",
+                        "create keys with `atlatl keys create`; a token file has one token per \
+                         line and mode 600",
                     ));
                 }
             }

@@ -252,7 +252,7 @@ fn survive_file_size_limit() {
 fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
     let many_rows = matches!(output.format(), OutputFormat::Jsonl | OutputFormat::Csv);
     if many_rows && !matches!(args.command, Command::Extract(_)) {
-        return Err(Error::usage("only `atlatl extract` writes jsonl and csv"));
+        return Err(Error::usage("only `atlatl extract` supports jsonl and csv"));
     }
     let sources = Sources::from_process(args.global.config.as_deref(), &args.global.assignments);
     // A server continues after a request panics. Any other command is one piece of work and ends with a

@@ -111,10 +111,10 @@ impl From<SpoolError> for Error {
                 Some(format!("chmod 700 {}", path.display()))
             }
             SpoolError::NotOurs { why: Foreign::OtherOwner | Foreign::WrongKind, .. } => {
-                Some("name another directory: --set proxy.dir=DIR".to_owned())
+                Some("use another directory: --set proxy.dir=DIR".to_owned())
             }
             SpoolError::Remote { source, .. } => Some(remote_hint(source.kind()).to_owned()),
-            SpoolError::Damaged { .. } => Some("make the call that returned it again".to_owned()),
+            SpoolError::Damaged { .. } => Some("repeat the call that returned it".to_owned()),
             _ => None,
         };
         let failure = Self::failure(with_causes(&error));
@@ -130,18 +130,18 @@ fn remote_hint(kind: RemoteKind) -> &'static str {
     match kind {
         RemoteKind::Refused => "check the credentials of the object storage",
         RemoteKind::Misused => "check the URL of the object storage and its settings",
-        _ => "try again when the object storage can be reached",
+        _ => "retry when the object storage is reachable",
     }
 }
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         let hint = match &error {
-            StoreError::Busy => Some("another process writes to it: try again"),
-            StoreError::Unavailable(_) => Some("try again when it is back"),
-            StoreError::Unsure(_) => Some("look whether it is there before trying again"),
+            StoreError::Busy => Some("another process is writing to it: retry"),
+            StoreError::Unavailable(_) => Some("retry when it is reachable"),
+            StoreError::Unsure(_) => Some("check whether the change was stored before you retry"),
             StoreError::NotAStore { .. } => {
-                Some("name another file: --set memory.store=sqlite:PATH")
+                Some("use another file: --set memory.store=sqlite:PATH")
             }
             _ => None,
         };
@@ -157,12 +157,12 @@ impl From<LoginError> for Error {
     fn from(error: LoginError) -> Self {
         // The message itself names the command to run: other programs print it too.
         let hint = match &error {
-            LoginError::Busy { .. } => Some("try again when it has ended"),
-            LoginError::TimedOut { .. } => Some("run it again, and open the page that it prints"),
-            LoginError::Listen { .. } => Some("another --port, or none"),
+            LoginError::Busy { .. } => Some("retry when that process has ended"),
+            LoginError::TimedOut { .. } => Some("run it again, and open the URL that it prints"),
+            LoginError::Listen { .. } => Some("use another --port, or omit it"),
             LoginError::Refused(refusal) if refusal.rule() == Rule::Metadata => Some(
-                "a server that takes keys needs no login: \
-                 atlatl proxy --url URL --header 'Authorization: Bearer KEY'",
+                "if the server accepts API keys: atlatl proxy --url URL --header 'Authorization: \
+                 Bearer KEY'",
             ),
             _ => None,
         };

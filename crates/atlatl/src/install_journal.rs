@@ -34,7 +34,7 @@ pub(crate) struct Install {
 }
 
 impl Install {
-    /// The table of servers in the file; `None` if this version does not know the client.
+    /// The table of servers in the file; `None` if unknown client.
     pub(crate) fn place(&self) -> Option<ServerTable> {
         let client =
             CLIENTS.iter().find(|client| client.name == self.client && client.path == self.path)?;
@@ -48,9 +48,9 @@ pub(crate) struct Installs(PathBuf);
 impl Installs {
     pub(crate) fn open(settings: &Settings) -> Result<Self, Error> {
         let state = settings.surroundings().state_dir.as_ref();
-        state.map(|dir| Self(dir.join("atlatl/installs"))).ok_or_else(|| {
-            Error::usage("there is no home directory to write down what was changed")
-        })
+        state
+            .map(|dir| Self(dir.join("atlatl/installs")))
+            .ok_or_else(|| Error::usage("no home directory to record the changes in"))
     }
 
     /// All journals, sorted by file.
@@ -131,7 +131,7 @@ fn read(path: &Path) -> Result<Option<Install>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(path, &error)),
     };
-    let unreadable = |_| Error::failure(format!("{}: this cannot be read", path.display()));
+    let unreadable = |_| Error::failure(format!("{}: cannot read this file", path.display()));
     serde_json::from_slice(&text).map(Some).map_err(unreadable)
 }
 

@@ -87,7 +87,7 @@ impl State {
                 }
                 Err(error) => {
                     let path = path.display();
-                    self.failures.push(format!("{path}: the ledger cannot be opened: {error}"));
+                    self.failures.push(format!("{path}: cannot open the ledger: {error}"));
                 }
             }
         }

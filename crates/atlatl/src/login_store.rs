@@ -13,7 +13,7 @@ use crate::settings::Settings;
 pub(crate) fn open(settings: &Settings) -> Result<Logins, Error> {
     let home = settings.surroundings().data_dir.as_ref();
     home.map(|dir| Logins::at(dir.join("atlatl/logins")))
-        .ok_or_else(|| Error::usage("there is no home directory to keep logins in"))
+        .ok_or_else(|| Error::usage("no home directory for logins"))
 }
 
 /// Parses the URL of a server. The error does not quote the input: a URL may contain a password.
@@ -21,7 +21,7 @@ pub(crate) fn parse_server_url(text: &str) -> Result<Url, Error> {
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
         _ => {
-            Err(Error::usage("a server is named by its URL")
+            Err(Error::usage("expected the URL of a server")
                 .with_hint("https://mcp.example.com/mcp"))
         }
     }
@@ -34,7 +34,7 @@ pub(crate) fn block_on<T>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::failure(format!("no runtime: {error}")))?;
+        .map_err(|error| Error::failure(format!("cannot start the async runtime: {error}")))?;
     Ok(runtime.block_on(operation)?)
 }
 

@@ -23,9 +23,8 @@ const SQLITE_PREFIX: &str = "sqlite:";
 pub(crate) const MIGRATE: &str = "atlatl db migrate --as postgres://OWNER@HOST/DATABASE";
 /// The hint for an invalid database URL.
 const DATABASE_URL_HINT: &str = "--set memory.store=postgres://USER@HOST/DATABASE";
-/// The hint for a connection without encryption.
-const ALLOW_PLAIN_HINT: &str = "use a database on this machine, a Unix socket or an encrypted tunnel; or, on a network that you \
-     trust, --set memory.allow_plain=true (--allow-plain with --as)";
+/// The assignment that allows a connection without encryption.
+pub(crate) const ALLOW_PLAIN_KEY: &str = "--set memory.allow_plain=true";
 
 /// The location of the memory store.
 pub(crate) enum StoreLocation {
@@ -67,7 +66,7 @@ pub(crate) fn check_database(database: &Postgres) -> Result<(), Error> {
         Ok(()) => Ok(()),
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
             let why = with_causes(&error);
-            Output::remark(format_args!("{why}: serving begins when it answers"));
+            Output::remark(format_args!("{why}: requests are answered when it is reachable"));
             Ok(())
         }
         Err(error) => Err(database_error(error)),
@@ -103,9 +102,8 @@ pub(crate) fn database_error(error: StoreError) -> Error {
         StoreError::NotAStore { .. } => {
             Error::failure(error.to_string()).with_hint(DATABASE_URL_HINT)
         }
-        StoreError::PlainText { .. } => Error::failure(error.to_string()).with_hint(
-            "let the server ask for scram-sha-256 instead of password, in its pg_hba.conf",
-        ),
+        StoreError::PlainText { .. } => Error::failure(error.to_string())
+            .with_hint("use scram-sha-256 instead of password in the server's pg_hba.conf"),
         _ => error.into(),
     }
 }
@@ -122,12 +120,12 @@ pub(crate) fn open_required(settings: &Settings) -> Result<Arc<dyn MemoryStore>,
 pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>, Error> {
     let choice: EmbedderChoice = settings.config.memory.embedder.parse().map_err(|error| {
         Error::usage(format!("memory.embedder: {error}"))
-            .with_hint("none, openai:URL#MODEL or local:DIRECTORY")
+            .with_hint("use none, openai:URL#MODEL or local:DIRECTORY")
     })?;
     let key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
     embed::open(&choice, key).map_err(|error| {
         Error::failure(format!("memory.embedder: {}", with_causes(&error)))
-            .with_hint("--set memory.embedder=none ranks by words alone")
+            .with_hint("use --set memory.embedder=none to rank only by words")
     })
 }
 
@@ -139,11 +137,11 @@ pub(crate) fn start_backfill(
 ) -> Option<EmbeddingBackfill> {
     let report = |event: BackfillEvent<'_>| match event {
         BackfillEvent::Paused { error } => Output::remark(format_args!(
-            "memory.embedder: {}: memories are found by words until it answers; retrying",
+            "memory.embedder: {}: memories are found only by words until it recovers; retrying",
             with_causes(error)
         )),
         BackfillEvent::Resumed => {
-            Output::remark(format_args!("memory.embedder: it answers again; embedding continues"));
+            Output::remark(format_args!("memory.embedder: recovered; embedding continues"));
         }
         BackfillEvent::Refused { memories, error } => {
             let memories = pluralize(memories, "memory is", "memories are");
@@ -172,7 +170,7 @@ pub(crate) fn store_location(settings: &Settings) -> Result<StoreLocation, Error
     let config = &settings.config.memory;
     if config.store.starts_with("postgres://") {
         let mut options = postgres_options(&config.store, plain_text(config.allow_plain))
-            .map_err(|error| invalid_url("memory.store", &error))?;
+            .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
         options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
         return Ok(StoreLocation::Database(Postgres::new(&options)?));
     }
@@ -180,7 +178,7 @@ pub(crate) fn store_location(settings: &Settings) -> Result<StoreLocation, Error
         let home = settings.surroundings().data_dir.as_ref();
         return home.map(|dir| StoreLocation::File(dir.join("atlatl/memory.db"))).ok_or_else(
             || {
-                Error::usage("memory.store: there is no home directory to keep memories in")
+                Error::usage("memory.store: no home directory for memories")
                     .with_hint("--set memory.store=sqlite:PATH")
             },
         );
@@ -207,11 +205,15 @@ pub(crate) fn plain_text(allowed: bool) -> PlainText {
     if allowed { PlainText::Anywhere } else { PlainText::Local }
 }
 
-/// The error for an invalid URL in the option `name`.
-pub(crate) fn invalid_url(name: &str, error: &StoreError) -> Error {
+/// The error for an invalid URL in the option `name`. `allow_plain` is what allows a connection
+/// without encryption in this command.
+pub(crate) fn invalid_url(name: &str, error: &StoreError, allow_plain: &str) -> Error {
     let hint = match error {
-        StoreError::PlainText { .. } => ALLOW_PLAIN_HINT,
-        _ => DATABASE_URL_HINT,
+        StoreError::PlainText { .. } => format!(
+            "use a database on this machine, a Unix socket or an encrypted tunnel; or, on a \
+             network that you trust, {allow_plain}"
+        ),
+        _ => DATABASE_URL_HINT.to_owned(),
     };
     Error::usage(format!("{name}: {error}")).with_hint(hint)
 }

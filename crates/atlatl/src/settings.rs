@@ -300,7 +300,7 @@ fn ignored_notes(problems: &[Problem], tightened: &[&str]) -> Vec<String> {
         tightened.iter().map(|key| format!("; {key} has its strictest value")).collect();
     let tightened = tightened.concat();
     notes.push(format!(
-        "the configuration has {}: what is not valid does not apply{tightened}. See: \
+        "the configuration has {}: invalid values do not apply{tightened}. See: \
          atlatl config check",
         pluralize(problems.len() as u64, "error", "errors")
     ));

@@ -246,5 +246,5 @@ fn key(line: &[u8], name: Option<&[u8]>) -> Key {
     if !object && name.is_none() {
         found = Some(line.trim_ascii());
     }
-    Key::of_json(found)
+    Key::from_json(found)
 }

@@ -38,7 +38,7 @@ impl Person {
     }
 
     pub(crate) fn login(&self, authority: &Authority) -> ServerLogin {
-        self.logins.of(&server(authority))
+        self.logins.for_server(&server(authority))
     }
 
     pub(crate) fn folder(&self) -> PathBuf {

@@ -29,7 +29,7 @@ async fn one_of_many() {
     fs::write(&ready, "").unwrap();
     let go = Path::new(&ready).with_file_name("go");
     until(|| go.exists());
-    let login = Logins::at(folder).of(&server.parse().unwrap());
+    let login = Logins::at(folder).for_server(&server.parse().unwrap());
     let bearer = login.bearer().await.unwrap().unwrap();
     fs::write(Path::new(&ready).with_extension("token"), bearer.header()).unwrap();
 }

@@ -64,7 +64,7 @@ fn recall(
 ) -> Answer {
     let mut request = RecallRequest::new(question, now);
     request.limit = limit;
-    let found = RecallService::new(store.clone(), None).found(&request).expect("an answer");
+    let found = RecallService::new(store.clone(), None).results(&request).expect("an answer");
     let ids = found.hits.iter().map(|hit| hit.memory.id.as_u128()).collect();
     Answer { ids, total: found.total_matches, bytes: 0 }
 }
@@ -114,7 +114,7 @@ fn searches(store: &Arc<dyn MemoryStore>, bare: &Bare, questions: &[String]) -> 
         let mut request = SearchRequest::new(question, bare.now);
         request.limit = Some(PAGE);
         let (ours, theirs) = pair.time(
-            || service.found(&request).expect("an answer"),
+            || service.results(&request).expect("an answer"),
             || bare.find(&expression, CANDIDATES, PAGE),
         );
         let ids = ours.hits.iter().map(|hit| hit.memory.id.as_u128()).collect();

@@ -73,7 +73,7 @@ fn recall(
 ) -> SearchResults {
     let mut request = RecallRequest::new(&query.text, now());
     request.limit = Some(FOUND);
-    RecallService::new(store.clone(), model.cloned()).found(&request).expect("an answer")
+    RecallService::new(store.clone(), model.cloned()).results(&request).expect("an answer")
 }
 
 fn near(store: &Arc<dyn MemoryStore>, model: &Arc<dyn Embedder>, query: &Query) -> SearchResults {
@@ -81,7 +81,7 @@ fn near(store: &Arc<dyn MemoryStore>, model: &Arc<dyn Embedder>, query: &Query) 
     request.mode = Mode::Vector;
     request.limit = Some(FOUND);
     let service = SearchService::new(store.clone(), Some(model.clone()));
-    let found = service.found(&request).expect("an answer");
+    let found = service.results(&request).expect("an answer");
     assert_eq!(found.ranked_by, RankedBy::Vector, "{:?}", found.warning);
     found
 }

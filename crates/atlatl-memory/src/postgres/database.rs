@@ -90,7 +90,7 @@ pub struct DatabaseInfo {
     /// The version of the schema.
     pub schema: i32,
     /// The newest schema version that this program has.
-    pub known: i32,
+    pub supported: i32,
     /// The version of pgvector, if it is usable.
     pub pgvector: Option<String>,
     /// The maximum number of connections of the server.
@@ -112,7 +112,7 @@ impl DatabaseInfo {
                 server: row.get(0),
                 role: role.to_owned(),
                 schema: row.get(2),
-                known: migrations::newest(),
+                supported: migrations::newest(),
                 pgvector: row.get(3),
                 connections: row.get::<_, &str>(1).parse().unwrap_or_default(),
             })

@@ -273,7 +273,7 @@ impl Postgres {
     }
 
     /// Returns the tenant with this name.
-    pub fn known(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
+    pub fn find_tenant(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
         let sql = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
         self.query_one(sql, name, |row| TenantRecord {
             bounds: TenantLimits {

@@ -57,7 +57,7 @@ impl ApiKey {
     }
 
     /// Returns the whole key. Show it once to its owner, and store it nowhere.
-    pub fn shown(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.text
     }
 

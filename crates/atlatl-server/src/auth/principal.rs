@@ -104,11 +104,11 @@ impl Scopes {
     /// Parses scopes separated by single spaces (RFC 6749, 3.3). Unknown scopes are ignored, since
     /// an authorization server may grant others.
     pub fn parse(text: &str) -> Self {
-        Self::of_words(text.split(' '))
+        Self::from_words(text.split(' '))
     }
 
     /// Collects the known scopes among `words`.
-    pub fn of_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn from_words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let known = |word| AuthScope::ALL.into_iter().find(|scope| scope.word() == word);
         words.into_iter().filter_map(known).collect()
     }

@@ -183,7 +183,7 @@ fn scopes(claims: &Map<String, Value>) -> Scopes {
     match (claims.get("scope"), claims.get("scp")) {
         (Some(Value::String(text)), _) | (None, Some(Value::String(text))) => Scopes::parse(text),
         (None, Some(Value::Array(words))) => {
-            Scopes::of_words(words.iter().filter_map(Value::as_str))
+            Scopes::from_words(words.iter().filter_map(Value::as_str))
         }
         _ => Scopes::default(),
     }

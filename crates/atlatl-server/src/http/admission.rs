@@ -58,7 +58,7 @@ impl Tenant {
 /// The registry of served tenants.
 pub trait Tenants: Send + Sync {
     /// Returns the tenant with this name from the cache.
-    fn known(&self, name: &str) -> Option<Tenant>;
+    fn cached(&self, name: &str) -> Option<Tenant>;
 
     /// Returns the tenant with this name, if it exists. Blocking.
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError>;
@@ -71,12 +71,12 @@ pub trait Tenants: Send + Sync {
 pub(super) struct SingleTenant(pub(super) Tenant);
 
 impl Tenants for SingleTenant {
-    fn known(&self, _: &str) -> Option<Tenant> {
+    fn cached(&self, _: &str) -> Option<Tenant> {
         Some(self.0.clone())
     }
 
     fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
-        Ok(self.known(name))
+        Ok(self.cached(name))
     }
 
     fn ready(&self) -> Result<(), StoreError> {
@@ -110,7 +110,7 @@ impl HttpState {
 
     /// Returns the tenant with this name.
     pub(super) async fn tenant(&self, name: &str) -> Result<Option<Tenant>, Problem> {
-        if let Some(tenant) = self.tenants.known(name) {
+        if let Some(tenant) = self.tenants.cached(name) {
             return Ok(Some(tenant));
         }
         let (tenants, name) = (Arc::clone(&self.tenants), name.to_owned());

@@ -104,7 +104,7 @@ pub(super) async fn search(
     let skip = usize::try_from(offset).unwrap_or(MAX_HITS).min(MAX_HITS);
     request.limit = Some(skip + limit);
     super::blocking(move || {
-        let mut found = app.server.0.search.found(&request).map_err(store_problem)?;
+        let mut found = app.server.0.search.results(&request).map_err(store_problem)?;
         found.hits.drain(..skip.min(found.hits.len()));
         let set = MemorySet::from_results(&found, detail);
         let (count, total_matches) = (set.lines.len() as u64, set.total_matches);

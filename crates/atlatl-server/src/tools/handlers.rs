@@ -297,12 +297,12 @@ impl ServerInner {
         let mut found = if tool == Tool::Recall {
             let mut request = RecallRequest::new(query, now);
             (request.filter, request.limit, request.after) = (filter, limit, after);
-            self.recall.found(&request)?
+            self.recall.results(&request)?
         } else {
             let mut request = SearchRequest::new(query, now);
             (request.filter, request.limit, request.after) = (filter, limit, after);
             request.mode = arguments.mode()?;
-            self.search.found(&request)?
+            self.search.results(&request)?
         };
         let page_len = self.page_len(info, client, found.hits.iter().map(|hit| &hit.memory));
         found.more |= page_len < found.hits.len();

@@ -21,22 +21,22 @@ fn now() -> DateTime<Utc> {
 fn a_key_comes_back_as_it_was_shown() {
     for seed in 0..=255 {
         let key = ApiKey::new(random(seed));
-        let text = key.shown();
+        let text = key.expose();
         assert_eq!(text.len(), 4 + 16 + 1 + 43);
         assert_eq!(text.matches('_').count(), 2);
         let read = ApiKey::parse(text).unwrap();
         assert_eq!(read.id(), key.id());
-        assert_eq!(read.shown(), text);
+        assert_eq!(read.expose(), text);
         assert_eq!(read.digest(), key.digest());
     }
     let edges = [ApiKey::new([0; 48]), ApiKey::new([255; 48])];
-    assert!(edges.iter().all(|key| ApiKey::parse(key.shown()).is_some()));
+    assert!(edges.iter().all(|key| ApiKey::parse(key.expose()).is_some()));
 }
 
 #[test]
 fn only_a_key_to_the_letter_is_one() {
     let key = ApiKey::new(random(1));
-    let good = key.shown();
+    let good = key.expose();
     let (id, secret) = good[4..].split_once('_').unwrap();
     let odd = [
         String::new(),
@@ -74,8 +74,8 @@ fn a_key_lets_in_whom_its_record_says() {
 fn every_letter_of_a_key_counts() {
     let key = ApiKey::new(random(1));
     let record = record(&key);
-    for at in 4..key.shown().len() {
-        let mut changed = key.shown().to_owned().into_bytes();
+    for at in 4..key.expose().len() {
+        let mut changed = key.expose().to_owned().into_bytes();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
         let changed = ApiKey::parse(&String::from_utf8(changed).unwrap());
         let admitted = changed.and_then(|changed| record.admits(&changed, now()));
@@ -108,7 +108,7 @@ fn expired_revoked_and_foreign_keys_are_rejected() {
 #[test]
 fn nothing_printed_tells_a_secret() {
     let key = ApiKey::new(random(1));
-    let secret = key.shown().rsplit('_').next().unwrap();
+    let secret = key.expose().rsplit('_').next().unwrap();
     let record = record(&key);
     let printed = format!("{key:?} {key:#?} {record:?} {record:#?}");
     assert_eq!(format!("{key:?}"), format!("ApiKey({})", key.id()));
@@ -123,7 +123,7 @@ fn a_digest_stays_what_it_is() {
     let digest: String = digest.chars().filter(char::is_ascii_alphanumeric).collect();
     assert_eq!(digest, "74da5660bf79085603c68c350350f970e24c3e1aef6bd2a5b6217fd682d107e3");
     assert_eq!(
-        ApiKey::new(random(1)).shown(),
+        ApiKey::new(random(1)).expose(),
         "atl_oVGxX0c72XeuzjW4_WavkIjEVDLMCPyUTZr4tChQNJFOzkJnUm6EEndnJgJJ"
     );
 }

@@ -197,7 +197,7 @@ fn run_check(args: &CheckArgs, sources: &Sources, output: &mut Output) -> Result
 fn describe_state(state: &FileState) -> String {
     match state {
         FileState::Read => "ok".to_owned(),
-        FileState::Absent => "not there".to_owned(),
+        FileState::Absent => "not found".to_owned(),
         FileState::Ignored(why) => format!("ignored: {why}"),
     }
 }

@@ -9,7 +9,9 @@ use serde_json::json;
 
 use super::memory::import::importer::Importer;
 use crate::error::{Error, Status};
-use crate::memory_config::{self, StoreLocation, database_error, invalid_url, postgres_options};
+use crate::memory_config::{
+    self, ALLOW_PLAIN_KEY, StoreLocation, database_error, invalid_url, postgres_options,
+};
 use crate::output::{Mode, Output, Progress, Spinner, grouped};
 use crate::settings::{Settings, Sources};
 
@@ -78,7 +80,7 @@ pub(crate) fn run(
 ) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let StoreLocation::Database(database) = memory_config::store_location(&settings)? else {
-        return Err(Error::usage("memory.store names no PostgreSQL database")
+        return Err(Error::usage("memory.store is not a PostgreSQL database")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };
     match command {
@@ -91,23 +93,23 @@ pub(crate) fn run(
 fn migrate(args: &MigrateArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let config = &settings.config.memory;
     let plain_text = memory_config::plain_text(config.allow_plain);
-    let owner =
-        postgres_options(&args.owner, plain_text).map_err(|error| invalid_url("--as", &error))?;
+    let owner = postgres_options(&args.owner, plain_text)
+        .map_err(|error| invalid_url("--as", &error, ALLOW_PLAIN_KEY))?;
     let user = postgres_options(&config.store, plain_text)
-        .map_err(|error| invalid_url("memory.store", &error))?;
+        .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
     if owner.role == user.role {
         return Err(Error::usage(format!(
-            "{} would own the schema and use it: policies do not bind an owner",
+            "{} would own the schema and use it: row-level security does not apply to an owner",
             user.role
         ))
-        .with_hint("--as with another user, who may create in the database"));
+        .with_hint("use --as with another user that may create a schema in the database"));
     }
     let spinner = Spinner::start("migrating");
     let applied = Postgres::migrate(&owner.for_role(user.role)).map_err(database_error)?;
     drop(spinner);
     match output.mode() {
         Mode::Json => output.json(&json!({"applied": applied}))?,
-        Mode::Human if applied.is_empty() => output.line("nothing to do: it is up to date")?,
+        Mode::Human if applied.is_empty() => output.line("the schema is up to date")?,
         Mode::Human => {
             for name in &applied {
                 output.line(format!("applied {name}"))?;
@@ -125,24 +127,27 @@ fn check(database: &Postgres, output: &mut Output) -> Result<Status, Error> {
             "server": info.server,
             "role": info.role,
             "schema": info.schema,
-            "known": info.known,
+            "known": info.supported,
             "pgvector": info.pgvector,
             "connections": info.connections,
         }))?;
         return Ok(Status::Success);
     }
-    let schema = match info.schema - info.known {
-        0 => format!("version {}, the newest that this program knows", info.schema),
-        _ => format!("version {}; this program knows {}, and works", info.schema, info.known),
+    let schema = match info.schema - info.supported {
+        0 => format!("version {}, up to date", info.schema),
+        _ => format!(
+            "version {}, newer than version {} of this program, compatible",
+            info.schema, info.supported
+        ),
     };
     let pgvector = match &info.pgvector {
-        Some(version) => format!("{version}; it compares vectors"),
-        None => "not there: vectors are compared by plain SQL, more slowly".to_owned(),
+        Some(version) => format!("{version}, used for vector search"),
+        None => "not installed: vector search uses plain SQL and is slower".to_owned(),
     };
     for (name, value) in [
         ("database", info.place),
         ("server", format!("PostgreSQL {}", info.server)),
-        ("role", format!("{}, bound by the policies", info.role)),
+        ("role", format!("{}, subject to row-level security", info.role)),
         ("schema", schema),
         ("pgvector", pgvector),
         ("connections", format!("at most {}", grouped(info.connections.into()))),

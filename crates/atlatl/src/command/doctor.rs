@@ -99,14 +99,12 @@ fn check_configuration(loaded: &Result<Settings, Problems>) -> Group {
     match loaded {
         Err(problems) => {
             group.record("config", problems.iter().map(config_problem), "");
-            group.summary(
-                "it is not valid: proxies run without what is wrong, other commands do not run",
-            );
+            group.summary("not valid: proxies ignore invalid values, other commands do not run");
         }
         Ok(settings) => {
             group.record("config", [], "it loads");
             group.record("project-file", project_file(settings), project_keys(settings));
-            group.record("path-map", path_map(settings), "stored results are seen where they are");
+            group.record("path-map", path_map(settings), "clients see the paths of stored results");
             group.summary(summary(settings));
         }
     }
@@ -124,7 +122,7 @@ fn summary(settings: &Settings) -> String {
         .collect();
     match (set, &*files) {
         (0, []) => "the defaults".to_owned(),
-        (set, []) => format!("{} set, by no file", counted(set, "value", "values")),
+        (set, []) => format!("{} set by variables or options", counted(set, "value", "values")),
         (set, files) => format!("{} set; {}", counted(set, "value", "values"), files.join(", ")),
     }
 }
@@ -137,10 +135,10 @@ fn config_problem(problem: &Problem) -> Finding {
     let fix = match origin {
         Origin::File { path, line: Some(line), .. } => format!("edit {path}, line {line}{hint}"),
         Origin::File { path, line: None, .. } => {
-            format!("put a file that you can read at {path}, or nothing{hint}")
+            format!("make {path} readable, or remove it{hint}")
         }
         Origin::Environment { variable } => format!("unset {variable}{hint}"),
-        Origin::Flag | Origin::Default => format!("write another --set{hint}"),
+        Origin::Flag | Origin::Default => format!("correct the option --set{hint}"),
     };
     Finding::fault("config", origin, message, fix)
 }
@@ -166,7 +164,7 @@ fn project_file(settings: &Settings) -> Vec<Finding> {
     });
     let untrusted = settings.untrusted().iter().map(|entry| {
         let message = format!(
-            "{} is {}, and does not apply: a project file sets it only with your trust",
+            "{} is {}, and does not apply: you have not trusted the project file",
             entry.full_name(),
             entry.key.shown(&entry.value)
         );
@@ -195,8 +193,7 @@ fn path_map(settings: &Settings) -> Option<Finding> {
         "path-map",
         "proxy.path_map.from",
         format!(
-            "it is {from}, and results are stored in {} and {}: no path is shown as the client \
-             sees it",
+            "it is {from}, and results are stored in {} and {}: it matches no path",
             memory.display(),
             other.display()
         ),

@@ -166,11 +166,10 @@ pub(crate) fn hint(error: &ExtractError) -> String {
         ExtractError::Query(QueryError::Time { .. })
         | ExtractError::Search(SearchError::Time)
         | ExtractError::Recipe(RecipeError::Time) => {
-            "Allow more with --timeout, or leave it out and end the query with Ctrl-C.".to_owned()
+            "Raise --timeout, or omit it and end the query with Ctrl-C.".to_owned()
         }
         ExtractError::Query(QueryError::Memory { .. }) => {
-            "Leave --whole out, select fewer fields, or raise query.memory_bytes with --set."
-                .to_owned()
+            "Omit --whole, select fewer fields, or raise query.memory_bytes with --set.".to_owned()
         }
         ExtractError::Query(QueryError::Output { .. }) => {
             "Select single fields, or raise query.output_bytes with --set.".to_owned()
@@ -181,10 +180,10 @@ pub(crate) fn hint(error: &ExtractError) -> String {
         ExtractError::NoRecords => "Use --search or --read.".to_owned(),
         ExtractError::NoMemories => "Use --query or --sql.".to_owned(),
         ExtractError::NoPart { further: 0, .. } => {
-            "The result has no further texts: leave --part out.".to_owned()
+            "The result has no text parts: omit --part.".to_owned()
         }
         ExtractError::NoPart { further, .. } => {
-            format!("Further texts are --part 1 to {further}; without it you read the data.")
+            format!("Text parts are --part 1 to {further}; without --part you read the data.")
         }
         other => other.hint(),
     }
@@ -204,9 +203,9 @@ fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
     let total = reply.total;
     let more = reply.next.map(|next| match reply.unit {
         ReplyUnit::Characters | ReplyUnit::Lines | ReplyUnit::Records => {
-            format!("; goes on at {next}")
+            format!("; continues at {next}")
         }
-        _ => format!("; go on with --offset {next}"),
+        _ => format!("; continue with --offset {next}"),
     });
     output.note(format_args!("{} of {total} {unit}{}", reply.given, more.unwrap_or_default()));
     for note in &reply.notes {
@@ -284,7 +283,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 fn split_assignment<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Error> {
     text.split_once('=').ok_or_else(|| {
-        Error::usage(format!("{flag} {text}: there is no `=`")).with_hint(format!("{flag} name=…"))
+        Error::usage(format!("{flag} {text}: missing `=`")).with_hint(format!("{flag} name=…"))
     })
 }
 
@@ -296,7 +295,7 @@ fn parse_range(text: &str, part: u64) -> Result<QueryKind, Error> {
         _ => (read::ReadUnit::Characters, text),
     };
     let invalid = || {
-        Error::usage(format!("--read {text}: no range"))
+        Error::usage(format!("--read {text}: invalid range"))
             .with_hint("--read 0..2000, --read lines:10..20, --read records:5..")
     };
     let (start, end) = numbers.split_once("..").ok_or_else(invalid)?;

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             Ok(text) => text,
             // The other files are changed all the same.
             Err(why) => {
-                skipped.unreadable.push((target.shown(), why));
+                skipped.unreadable.push((target.display_name(), why));
                 continue;
             }
         };
@@ -106,7 +106,8 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
                 if output.mode() == Mode::Human {
                     let unchanged = unchanged_text(&servers);
                     if !unchanged.is_empty() {
-                        output.text(&format!("{}\n{unchanged}", printable(&target.shown())))?;
+                        output
+                            .text(&format!("{}\n{unchanged}", printable(&target.display_name())))?;
                     }
                 }
             }
@@ -159,7 +160,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 
 /// Whether to change a file that git tracks. Asks on a terminal; without one the file stays unchanged.
 fn include_tracked(args: &Args, change: &Change, output: &mut Output) -> Result<bool, Error> {
-    let name = change.target.shown();
+    let name = change.target.display_name();
     if !args.yes && !args.dry_run {
         let question = format!(
             "{name} is tracked by git: everyone who uses the repository would get the change. \
@@ -195,8 +196,9 @@ fn confirm(args: &Args, changes: &[(Change, Servers)], output: &mut Output) -> R
     match output.confirmed(format!("Change {files}?{logins}"))? {
         Some(true) => Ok(()),
         Some(false) => Err(Error::failure("nothing was changed")),
-        None => Err(Error::usage("cannot ask for confirmation: not a terminal")
-            .with_hint("--yes does not ask, --dry-run only shows")),
+        None => Err(Error::usage("cannot ask for confirmation: not a terminal").with_hint(
+            "use --yes to skip the confirmation, or --dry-run to only show the changes",
+        )),
     }
 }
 
@@ -245,7 +247,7 @@ fn merge_journal(journal: &mut Journal, more: &Journal) {
 
 /// The change as a diff.
 fn diff(change: &Change) -> String {
-    let name = change.target.shown();
+    let name = change.target.display_name();
     let diff = TextDiff::from_lines(&change.before, &change.after);
     let mut out = String::new();
     // Writing to a String cannot fail.

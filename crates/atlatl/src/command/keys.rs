@@ -118,20 +118,20 @@ fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
     match output.mode() {
         Mode::Json => output.json(&json!({
             "id": key.id(),
-            "key": key.shown(),
+            "key": key.expose(),
             "tenant": args.tenant,
             "scopes": scopes,
             "expires": expires.map(|at| at.to_rfc3339()),
         }))?,
         Mode::Human => {
-            output.line(key.shown())?;
+            output.line(key.expose())?;
             let valid = match args.lifetime {
                 Lifetime::Days(1) => "it expires in 1 day".to_owned(),
                 Lifetime::Days(days) => format!("it expires in {days} days"),
                 Lifetime::Unlimited => "it does not expire".to_owned(),
             };
             let id = key.id();
-            output.note(format!("this is the only time it is shown; its id is {id}; {valid}"));
+            output.note(format!("the key is shown only once; its id is {id}; {valid}"));
         }
     }
     Ok(Status::Success)
@@ -166,7 +166,7 @@ fn list(tenant: Option<&str>, owner: &SchemaOwner, output: &mut Output) -> Resul
                     key.id.clone(),
                     printable(&key.tenant).into_owned(),
                     printable(&key.name).into_owned(),
-                    Scopes::of_words(key.scopes.iter().map(String::as_str)).to_string(),
+                    Scopes::from_words(key.scopes.iter().map(String::as_str)).to_string(),
                     distance(key.made, now),
                     state(key, now),
                 ]);
@@ -192,10 +192,10 @@ fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status,
     let parsed = ApiKey::parse(key);
     let id = parsed.as_ref().map_or(key, ApiKey::id);
     if parsed.is_none() && !key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Err(Error::usage("that is neither a key nor the id of one").with_hint(list));
+        return Err(Error::usage("neither a key nor the id of a key").with_hint(list));
     }
     if !owner.registry()?.revoke_key(id).map_err(database_error)? {
-        let message = format!("there is no key {}, or it is revoked already", printable(id));
+        let message = format!("no key {}, or it is already revoked", printable(id));
         return Err(Error::failure(message).with_hint(list));
     }
     match output.mode() {

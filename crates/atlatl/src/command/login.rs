@@ -88,11 +88,11 @@ pub(crate) fn run(
     request.port = args.port;
     // Without a terminal there is no user to look at a browser window.
     let open_browser_window = !args.no_browser && std::io::stderr().is_terminal();
-    output.note("asking the server where to log in");
+    output.note("discovering the authorization server");
     let login = login_store::block_on(login(&logins, &request, |url| {
-        output.note(format!("open this page and log in: {url}"));
+        output.note(format!("open this URL and log in: {url}"));
         if open_browser_window && !open_browser(url) {
-            output.note("no browser could be opened from here");
+            output.note("could not open a browser");
         }
     }))?;
     let entry = LoginEntry::from(login);
@@ -100,7 +100,7 @@ pub(crate) fn run(
         Mode::Json => output.json(&entry)?,
         Mode::Human => {
             let mut facts = Facts::default();
-            facts.text("logged in at", entry.server.as_str());
+            facts.text("logged in to", entry.server.as_str());
             facts.text("by", &entry.issuer);
             facts.text("for", &entry.scope_list());
             facts.text("lasts", &entry.validity(IdSeed::of_system().now));
@@ -122,11 +122,13 @@ pub(crate) fn run_logout(
     let forgotten = login_store::block_on(logins.forget(&server))?;
     if forgotten.removed == 0 {
         return Err(
-            Error::failure(format!("you are not logged in at {server}")).with_hint("atlatl whoami")
+            Error::failure(format!("you are not logged in to {server}")).with_hint("atlatl whoami")
         );
     }
     if let Some(why) = &forgotten.not_revoked {
-        output.note(format!("the tokens are gone from here, but may still be honoured: {why}"));
+        output.note(format!(
+            "the tokens were removed from this machine, but may still be valid: {why}"
+        ));
     }
     match output.mode() {
         Mode::Json => output.json(&json!({
@@ -136,7 +138,7 @@ pub(crate) fn run_logout(
         }))?,
         Mode::Human => {
             let removed = pluralize(forgotten.removed as u64, "login", "logins");
-            output.line(format!("logged out at {server}: removed {removed}"))?;
+            output.line(format!("logged out of {server}: removed {removed}"))?;
         }
     }
     Ok(Status::Success)
@@ -153,7 +155,7 @@ pub(crate) fn run_whoami(
     let entries: Vec<LoginEntry> = logins.into_iter().map(LoginEntry::from).collect();
     match output.mode() {
         Mode::Json => output.json(&entries)?,
-        Mode::Human if entries.is_empty() => output.note("you are logged in nowhere"),
+        Mode::Human if entries.is_empty() => output.note("you are not logged in to any server"),
         Mode::Human => {
             let now = IdSeed::of_system().now;
             let mut table = Table::new(["SERVER", "BY", "FOR", "LASTS"]);

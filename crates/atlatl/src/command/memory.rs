@@ -92,7 +92,7 @@ fn repair(settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     match output.mode() {
         Mode::Json => output.json(&json!({"missing": missing, "orphaned": orphaned}))?,
         Mode::Human => {
-            output.line(format!("put in what was missing: {missing}; took out: {orphaned}"))?;
+            output.line(format!("added to the index: {missing}; removed from it: {orphaned}"))?;
         }
     }
     Ok(Status::Success)

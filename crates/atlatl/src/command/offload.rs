@@ -181,8 +181,8 @@ fn pass_on(input: &dyn Payload, output: &mut Output) -> Result<(), Error> {
 fn other_blocks_note(other_blocks: usize) -> Option<String> {
     match other_blocks {
         0 => None,
-        1 => Some("a block that is no text stays in the tool's result".to_owned()),
-        more => Some(format!("{more} blocks that are no text stay in the tool's result")),
+        1 => Some("a block that is not text stays in the tool's result".to_owned()),
+        more => Some(format!("{more} blocks that are not text stay in the tool's result")),
     }
 }
 

@@ -115,15 +115,16 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         ProxiedServer::Remote { remote, .. } => {
             stack.clean(&settings);
             session::run_remote(relay, client, remote, (end_sender, &end_receiver))
-                .map_err(|error| Error::failure(format!("the proxy cannot run: {error}")))?
+                .map_err(|error| Error::failure(format!("cannot start the proxy: {error}")))?
         }
         ProxiedServer::Command(command) => {
             let upstream = Process::start(server_command(command)?).map_err(|error| {
                 let program = command[0].display();
-                Error::failure(format!("{program}: the server cannot be started: {error}"))
-                    .with_hint(format!(
-                        "Try the command by itself, or name `{program}` by its full path."
-                    ))
+                Error::failure(format!("{program}: cannot start the server: {error}")).with_hint(
+                    format!(
+                        "Run the command without the proxy, or use the full path of `{program}`."
+                    ),
+                )
             })?;
             stack.clean(&settings);
             session::run(&Arc::new(relay), client, upstream, (end_sender, &end_receiver))
@@ -186,7 +187,7 @@ fn end_channel() -> Result<(Sender<EndReason>, Receiver<EndReason>), Error> {
 /// The command that starts the server.
 fn server_command(command: &[OsString]) -> Result<Command, Error> {
     let (program, arguments) =
-        command.split_first().ok_or_else(|| Error::usage("no command is given"))?;
+        command.split_first().ok_or_else(|| Error::usage("missing command"))?;
     let mut command = Command::new(program);
     command.args(arguments);
     Ok(command)

@@ -130,7 +130,7 @@ fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Sta
         listed.iter().map(|listed| ResultEntry::from_listed(listed, now)).collect();
     match output.mode() {
         Mode::Json => output.json(&entries)?,
-        Mode::Human if entries.is_empty() => output.note("nothing is stored"),
+        Mode::Human if entries.is_empty() => output.note("no stored results"),
         Mode::Human => output.table(&render_table(&entries, now))?,
     }
     for failure in &failures {

@@ -48,7 +48,7 @@ struct StatsReport<'a> {
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
     let ledger = ledger_path(&settings)
-        .ok_or_else(|| Error::usage("ledger.path: there is no home directory to keep it in"))?;
+        .ok_or_else(|| Error::usage("ledger.path: no home directory for the ledger"))?;
     let since = args.days.and_then(|days| {
         // A start before the earliest date includes everything.
         IdSeed::of_system().now.checked_sub_signed(TimeDelta::days(days.into()))
@@ -71,13 +71,13 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let summary = Summary::from_events(events);
     if unreadable > 0 {
         let lines = counted(unreadable, "line", "lines");
-        output.note(format_args!("{}: {lines} cannot be read and are left out", ledger.display()));
+        output.note(format_args!("{}: {lines} cannot be read and are skipped", ledger.display()));
     }
     if let Some(file) = &args.html {
         fs::write(file, page::render_page(&summary)).map_err(|error| {
-            Error::failure(format!("{}: the page cannot be written: {error}", file.display()))
+            Error::failure(format!("{}: cannot write the page: {error}", file.display()))
         })?;
-        output.note(format_args!("{} has the page", file.display()));
+        output.note(format_args!("wrote the page to {}", file.display()));
     }
     match output.mode() {
         Mode::Json => {
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 }
 
 fn ledger_error(ledger: &std::path::Path, error: &io::Error) -> Error {
-    Error::failure(format!("{}: the ledger cannot be read: {error}", ledger.display()))
+    Error::failure(format!("{}: cannot read the ledger: {error}", ledger.display()))
         .with_hint("atlatl doctor")
 }
 

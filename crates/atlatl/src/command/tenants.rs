@@ -96,7 +96,7 @@ impl SchemaOwner {
     /// Opens the registry of tenants and keys.
     pub(crate) fn registry(&self) -> Result<Registry, Error> {
         let options = postgres_options(&self.url, memory_config::plain_text(self.allow_plain))
-            .map_err(|error| invalid_url("--as", &error))?;
+            .map_err(|error| invalid_url("--as", &error, "--allow-plain"))?;
         Registry::open(&options).map_err(database_error)
     }
 }
@@ -122,7 +122,7 @@ fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
             "per_minute": args.per_minute,
         }))?,
         Mode::Human if new => output.line(format!("made {name}"))?,
-        Mode::Human => output.line(format!("{name} was there; {}", describe_limits(args)))?,
+        Mode::Human => output.line(format!("{name} already existed; {}", describe_limits(args)))?,
     }
     Ok(Status::Success)
 }
@@ -137,7 +137,7 @@ fn describe_limits(args: &CreateArgs) -> String {
         || "any number of requests".to_owned(),
         |most| format!("at most {} a minute", pluralize(most.into(), "request", "requests")),
     );
-    format!("from now on it has {memories} and {requests}")
+    format!("its limits are {memories} and {requests}")
 }
 
 /// An error of the database. An invalid tenant name is an error of the command line.
@@ -164,7 +164,7 @@ fn list(owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
             };
             output.json(&tenants.iter().map(to_json).collect::<Vec<_>>())?;
         }
-        Mode::Human if tenants.is_empty() => output.note("there is no tenant yet"),
+        Mode::Human if tenants.is_empty() => output.note("no tenants"),
         Mode::Human => {
             let now = memory_config::moment().now;
             let limit = |most: Option<u64>| most.map_or_else(|| "–".to_owned(), grouped);
@@ -197,15 +197,18 @@ fn remove(args: &RemoveArgs, output: &mut Output) -> Result<Status, Error> {
                 return Ok(Status::Failure);
             }
             None => {
-                return Err(Error::usage("there is no terminal to ask on").with_hint("--yes"));
+                return Err(
+                    Error::usage("cannot ask for confirmation: not a terminal").with_hint("--yes")
+                );
             }
         }
     }
     let registry = args.owner.registry()?;
     let was_listed = registry.retire_tenant(&args.name).map_err(tenant_error)?;
     if was_listed {
-        let spinner =
-            Spinner::start("waiting until no server knows it; if this is cut short, run it again");
+        let spinner = Spinner::start(
+            "waiting until no server has it in its cache; if interrupted, run the command again",
+        );
         thread::sleep(TENANT_CACHE_EXPIRY);
         drop(spinner);
     }

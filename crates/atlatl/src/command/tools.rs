@@ -29,9 +29,9 @@ pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let greeting = StubServer {
         name: "atlatl".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        instructions: "Tools that answer questions about large results which were stored by \
-                       reference (lro:…) instead of being returned."
-            .to_owned(),
+        instructions:
+            "Tools that query large results, which were stored and returned as a reference (lro:…)."
+                .to_owned(),
     };
     session::run_stub(&Arc::new(relay), &greeting, (io::stdin(), io::stdout()));
     Ok(Status::Success)

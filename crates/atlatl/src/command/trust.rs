@@ -79,13 +79,13 @@ enum TrustState {
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let surroundings = sources.surroundings();
     let store = TrustStore::new(surroundings)
-        .ok_or_else(|| Error::usage("there is no home directory to record trust in"))?;
+        .ok_or_else(|| Error::usage("no home directory to record trust in"))?;
     if args.list {
         return list(&store, sources, output);
     }
     let file = args.file.as_deref().unwrap_or(Path::new(PROJECT_FILE));
     if file.file_name() != Some(PROJECT_FILE.as_ref()) {
-        return Err(Error::usage(format!("a project's file is called {PROJECT_FILE}"))
+        return Err(Error::usage(format!("a project file is named {PROJECT_FILE}"))
             .with_hint(format!("to use this file: --config {}", file.display())));
     }
     if args.revoke {
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         }
         store
             .grant(&project.path, &project.contents, IdSeed::of_system().now)
-            .map_err(|error| Error::failure(format!("trust cannot be recorded: {error}")))?;
+            .map_err(|error| Error::failure(format!("cannot record the trust: {error}")))?;
     }
     if output.mode() == Mode::Json {
         output.json(&report(&project, grants))?;
@@ -135,12 +135,13 @@ fn table(entries: &[SettingEntry]) -> Table {
 
 fn confirm(project: &ProjectFile, output: &mut Output) -> Result<(), Error> {
     let keys = pluralize(project.untrusted.len() as u64, "key", "keys");
-    let question = format!("Let {} set {keys}?", project.path.display());
+    let question = format!("Allow {} to set {keys}?", project.path.display());
     match output.confirmed(question)? {
         Some(true) => Ok(()),
         Some(false) => Err(Error::failure("nothing was recorded")),
-        None => Err(Error::usage("trust needs a confirmation, and there is no terminal to ask on")
-            .with_hint("--yes does not ask, --dry-run only shows")),
+        None => Err(Error::usage("cannot ask for confirmation: not a terminal").with_hint(
+            "use --yes to skip the confirmation, or --dry-run to only show the changes",
+        )),
     }
 }
 
@@ -180,7 +181,7 @@ fn project_error(file: &Path, error: ProjectError) -> Error {
 fn list(store: &TrustStore, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let records = store
         .records()
-        .map_err(|error| Error::failure(format!("the records of trust: {error}")))?;
+        .map_err(|error| Error::failure(format!("cannot read the trust records: {error}")))?;
     let listed: Vec<ListedFile<'_>> = records
         .iter()
         .map(|record| {
@@ -201,7 +202,7 @@ fn list(store: &TrustStore, sources: &Sources, output: &mut Output) -> Result<St
                 let state = match state {
                     TrustState::Trusted => "trusted",
                     TrustState::Changed => "changed, not trusted",
-                    TrustState::Missing => "not there",
+                    TrustState::Missing => "not found",
                 };
                 let since = record.trusted_at.format("%Y-%m-%d %H:%M UTC").to_string();
                 table.row([record.path.display().to_string(), state.to_owned(), since]);
@@ -217,7 +218,7 @@ fn revoke(store: &TrustStore, file: &Path, output: &mut Output) -> Result<Status
     let path = canonical_path(file).or_else(|_| std::path::absolute(file))?;
     let was_trusted = store
         .revoke(&path)
-        .map_err(|error| Error::failure(format!("trust cannot be revoked: {error}")))?;
+        .map_err(|error| Error::failure(format!("cannot revoke the trust: {error}")))?;
     let name = path.display().to_string();
     if !was_trusted {
         return Err(
@@ -226,7 +227,7 @@ fn revoke(store: &TrustStore, file: &Path, output: &mut Output) -> Result<Status
     }
     match output.mode() {
         Mode::Json => output.json(&serde_json::json!({"path": name, "trusted": false}))?,
-        Mode::Human => output.line(format_args!("{name} is not trusted any longer"))?,
+        Mode::Human => output.line(format_args!("{name} is no longer trusted"))?,
     }
     Ok(Status::Success)
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
 
 /// Restores one file. A file that was removed needs nothing.
 fn restore(install: &Install) -> Result<(), String> {
-    let place = install.place().ok_or("this version does not know the client")?;
+    let place = install.place().ok_or("unknown client")?;
     let text = match fs::read_to_string(&install.file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

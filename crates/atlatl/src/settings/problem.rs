@@ -94,7 +94,7 @@ impl Problem {
 
     /// How to fix the problem, if the message does not say it.
     pub(crate) fn hint(&self) -> Option<String> {
-        const KEY_LIST_HINT: &str = "`atlatl config schema` has every key";
+        const KEY_LIST_HINT: &str = "`atlatl config schema` lists every key";
         match &self.kind {
             ProblemKind::UnknownKey { nearest: Some(name), .. } => {
                 Some(format!("did you mean `{name}`?"))

@@ -164,7 +164,7 @@ fn everything_wrong_is_reported_with_its_place() {
         .problems();
     insta::assert_snapshot!(problems.join("\n"), @r#"
     system.toml:2: not TOML: unclosed table, expected `]`
-    user.toml:1: unknown section `[zebra]` -- `atlatl config schema` has every key
+    user.toml:1: unknown section `[zebra]` -- `atlatl config schema` lists every key
     user.toml:5: unknown key `prompt.offload.treshold_tokens` -- did you mean `prompt.offload.threshold_tokens`?
     user.toml:6: `prompt.offload.ttl_seconds` is 0, expected a whole number of at least 1 -- leave it out for the default, 3600
     user.toml:7: `prompt.offload.output_dir` is 2026-11-15, expected text -- leave it out for the default, ""
@@ -172,12 +172,12 @@ fn everything_wrong_is_reported_with_its_place() {
     project.toml:1: `spool` is a section, not a key -- name a key in it, such as `spool.max_bytes`
     project.toml:2: `proxy.policy."a\u001b"` is 07:32:00, expected "inline", "offload" or { threshold_tokens = n } with n of at least 1
     project.toml:3: unknown section `[promt]` -- did you mean `[prompt]`?
-    ATLATL_: unknown environment variable -- `atlatl config schema` has every key
+    ATLATL_: unknown environment variable -- `atlatl config schema` lists every key
     ATLATL_PROMPT__OFFLOAD__ENABLED: `prompt.offload.enabled` is "yes", expected true or false -- leave it out for the default, true
     ATLATL_PROMPT__OFFLOAD__TRESHOLD_TOKENS: unknown environment variable -- did you mean ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS?
     --set: `proxy.tools` is "some", expected "all" or "none" -- leave it out for the default, "all"
     --set: `prompt.offload` is a section, not a key -- name a key in it, such as `prompt.offload.enabled`
-    --set: unknown key `proxy.policy.` -- `atlatl config schema` has every key
+    --set: unknown key `proxy.policy.` -- `atlatl config schema` lists every key
     --set: no value in `nonsense` -- write --set KEY=VALUE, as in --set prompt.offload.enabled=false
     "#);
 }

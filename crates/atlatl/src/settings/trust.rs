@@ -158,7 +158,7 @@ impl TrustStore {
         if metadata.uid() == self.uid && metadata.mode() & OTHERS_WRITE == 0 {
             return Ok(());
         }
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it"))
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "other users can write to it"))
     }
 }
 

@@ -16,7 +16,7 @@ fn a_right_configuration_for_a_person() {
     let run = Program::new()
         .file("work/atlatl.toml", "proxy.ttl_seconds = 60\n")
         .run(&["config", "check", "--output", "human"]);
-    assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not there"]);
+    assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not found"]);
     assert_eq!(run.lines("atlatl.toml"), ["atlatl.toml: ok"]);
     assert_eq!(run.stderr, "");
     assert_eq!(run.status, 0);
@@ -79,7 +79,7 @@ fn all_problems_for_a_program() {
             "line": 2
           },
           "message": "atlatl.toml:2: unknown section `[zebra]`",
-          "hint": "`atlatl config schema` has every key"
+          "hint": "`atlatl config schema` lists every key"
         },
         {
           "origin": {

@@ -175,7 +175,7 @@ fn f42_texts_beside_the_payload_can_be_had_and_images_are_spoken_of() {
     let program = Program::new();
     let args = ["offload", "--tool", "get_rows", "--set", "proxy.threshold_tokens=9"];
     let run = program.run_with_input(&args, result.to_string().as_bytes());
-    assert_eq!(run.stderr, "note: a block that is no text stays in the tool's result\n");
+    assert_eq!(run.stderr, "note: a block that is not text stays in the tool's result\n");
     let reference = run.json()["lro"]["ref"].as_str().unwrap().to_owned();
     let part = program.run(&["results", "show", &reference, "--part", "1"]);
     assert_eq!((part.status, &*part.stdout), (0, "and a word beside it"));

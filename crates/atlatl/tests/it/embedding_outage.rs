@@ -175,7 +175,7 @@ fn outage(program: &Program, kind: &str, vectors: impl Fn() -> usize) {
     let took = wait_for(all, CAUGHT_UP).as_secs_f64();
     eprintln!("soak: {kind}: {all} of {all} vectors {took:.1} s after an outage of {seconds} s");
     assert_eq!(serving.remarked("retrying"), 1, "{:?}", serving.remarks);
-    assert_eq!(serving.remarked("answers again"), 1, "{:?}", serving.remarks);
+    assert_eq!(serving.remarked("recovered"), 1, "{:?}", serving.remarks);
 }
 
 /// Stores memories in another process.

@@ -90,7 +90,7 @@ fn f03_how_many_of_how_many_is_said() {
     let reference = memories(&program);
     let run = ask(&program, &reference, &["--query", ".id", "--limit", "3", "--offset", "10"]);
     assert_eq!(run.json().as_array().unwrap().len(), 3);
-    assert_eq!(run.stderr, "note: 3 of 200 values; go on with --offset 13\n");
+    assert_eq!(run.stderr, "note: 3 of 200 values; continue with --offset 13\n");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_is_wrong_is_said_with_a_hint() {
     ");
     insta::assert_snapshot!(fails(&["--query", "last(range(1e15))", "--timeout", "0.3"]), @"
     error: the query ran longer than 300 ms
-    hint: Allow more with --timeout, or leave it out and end the query with Ctrl-C.
+    hint: Raise --timeout, or omit it and end the query with Ctrl-C.
     ");
     insta::assert_snapshot!(fails(&["--recipe", "1"]), @"
     error: recipes work only on memories, and this result has none
@@ -175,7 +175,7 @@ fn a_further_text_is_read_by_its_number() {
     assert_eq!(run.status, 1, "{run}");
     assert_eq!(
         run.stderr,
-        "error: no part 2\nhint: Further texts are --part 1 to 1; without it you read the data.\n"
+        "error: no part 2\nhint: Text parts are --part 1 to 1; without --part you read the data.\n"
     );
     let run = program.run(&["extract", &reference, "--recipe", "1", "--part", "1"]);
     assert_eq!(run.status, 2, "{run}");

@@ -53,7 +53,7 @@ fn g73_proxies_run_on_defaults_and_say_so() {
     assert!(proxy.close().success());
     let doctor = program.run(&["doctor", "--no-start", "--output", "human"]);
     assert_eq!(doctor.status, 1, "{doctor}");
-    assert!(doctor.stdout.contains("proxies run without what is wrong"), "{doctor}");
+    assert!(doctor.stdout.contains("proxies ignore invalid values"), "{doctor}");
 }
 
 #[test]

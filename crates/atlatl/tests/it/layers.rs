@@ -46,10 +46,10 @@ fn a_named_file_takes_the_place_of_the_others() {
 fn the_users_file_is_where_the_variable_says() {
     let program = Program::new();
     let run = program.run(&["config", "check", "--output", "human"]);
-    assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not there"]);
+    assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not found"]);
     let run =
         program.variable("XDG_CONFIG_HOME", "/xdg").run(&["config", "check", "--output=human"]);
-    assert_eq!(run.lines("xdg"), ["/xdg/atlatl/config.toml: not there"]);
+    assert_eq!(run.lines("xdg"), ["/xdg/atlatl/config.toml: not found"]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub(crate) fn log_in(program: &Program, args: &[&str]) -> Run {
         if errors.read_line(&mut line).unwrap() == 0 {
             break;
         }
-        if let Some((_, url)) = line.split_once("open this page and log in: ") {
+        if let Some((_, url)) = line.split_once("open this URL and log in: ") {
             visit(url.trim()).unwrap();
         }
         stderr.push_str(&line);
@@ -145,7 +145,7 @@ fn what_cannot_be_a_server_is_refused() {
     let program = program();
     for typed in ["mcp.example.com", "file:///etc/passwd", "", "https://"] {
         let run = program.run(&["login", typed]);
-        assert!(run.status == 2 && run.stderr.contains("a server is named by its URL"), "{run}");
+        assert!(run.status == 2 && run.stderr.contains("expected the URL of a server"), "{run}");
     }
     for typed in ["http://mcp.example.com/mcp", "https://me:s3cret@mcp.example.com/mcp"] {
         let run = program.run(&["login", typed]);
@@ -159,7 +159,10 @@ fn a_port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let run = program().run(&["login", "https://mcp.example.com", "--port", &port]);
-    assert!(run.status == 1 && run.stderr.contains("hint: another --port, or none"), "{run}");
+    assert!(
+        run.status == 1 && run.stderr.contains("hint: use another --port, or omit it"),
+        "{run}"
+    );
 }
 
 #[test]

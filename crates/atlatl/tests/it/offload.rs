@@ -724,7 +724,7 @@ fn f14_an_image_beside_text_is_left_alone() {
     status: 0
     --- stdout
     recognised  text
-    found in    a text block of a tool result; 1 other block is left alone
+    found in    a text block of a tool result; 1 other block is left unchanged
     size        25 bytes, 25 characters
     tokens      7 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)
@@ -737,7 +737,7 @@ fn f14_an_image_beside_text_is_left_alone() {
     status: 0
     --- stdout
     recognised  nothing: there is no text
-    found in    a tool result; 1 other block is left alone
+    found in    a tool result; 1 other block is left unchanged
     size        0 bytes, 0 characters
     tokens      0 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)

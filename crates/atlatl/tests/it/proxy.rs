@@ -123,6 +123,6 @@ fn payloads_of_any_size_are_answered_and_memory_stays_bounded() {
 fn a_server_that_does_not_start_is_named_with_what_to_do() {
     let run = Program::new().run(&["proxy", "--", "no-such-server-anywhere"]);
     assert_eq!(run.status, 1);
-    assert!(run.stderr.contains("no-such-server-anywhere: the server cannot be started"), "{run}");
+    assert!(run.stderr.contains("no-such-server-anywhere: cannot start the server"), "{run}");
     assert!(run.stderr.contains("hint:"), "{run}");
 }

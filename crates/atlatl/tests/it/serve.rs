@@ -138,7 +138,7 @@ fn an_endpoint_that_is_away_is_no_reason_to_fail_and_is_said() {
     let answer = server.call("recall_memories", &json!({"query": "service"}));
     let set = &answer["result"]["structuredContent"];
     assert_eq!(set["ranked_by"], "lexical", "{answer}");
-    assert!(set["warning"].as_str().unwrap().contains("words alone"), "{answer}");
+    assert!(set["warning"].as_str().unwrap().contains("only by words"), "{answer}");
     for (choice, says) in
         [("openai:http://x", "URL#MODEL"), ("local:/nowhere", "memory.embedder=none")]
     {
@@ -165,7 +165,7 @@ fn an_address_that_others_reach_is_refused_without_tokens() {
     let run =
         program.run(&["serve", "--set", "memory.store=postgres://u:hidden@h/db?sslmode=require"]);
     assert!(
-        run.stderr.contains("there is no TLS here yet") && !run.stderr.contains("hidden"),
+        run.stderr.contains("has no TLS for PostgreSQL") && !run.stderr.contains("hidden"),
         "{run}"
     );
 }

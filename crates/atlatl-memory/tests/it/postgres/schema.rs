@@ -38,7 +38,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
     server.sql(&database, &format!("{later} (6, 'more', 1)"));
     let about = Postgres::open(&options(server, APP, &database)).unwrap().about().unwrap();
-    assert!(about.schema == 6 && about.known < 6, "{about:?}");
+    assert!(about.schema == 6 && about.supported < 6, "{about:?}");
     assert_eq!(Postgres::migrate(&options(server, OWNER, &database)).unwrap(), [""; 0]);
 
     server.sql(&database, &format!("{later} (7, 'other', 7)"));

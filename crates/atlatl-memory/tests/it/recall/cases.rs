@@ -94,13 +94,13 @@ pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: 
     place.store.put(&memories, OnConflict::Keep).unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new("the deploy service database cache", now());
-    let all = recall.found(&request).unwrap();
+    let all = recall.results(&request).unwrap();
     assert!(all.total_matches > 1000, "{}", all.total_matches);
     assert_eq!(all.hits.len() as u64, all.total_matches.min(10_000));
     request.limit = Some(777);
     let mut met = Vec::new();
     loop {
-        let page = recall.found(&request).unwrap();
+        let page = recall.results(&request).unwrap();
         assert_eq!(page.total_matches, all.total_matches);
         met.extend(page.hits.iter().map(|hit| hit.memory.id.clone()));
         let last = page.hits.last().unwrap();
@@ -156,10 +156,10 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
     let recall = RecallService::new(place.store.clone(), Some(embedder.clone()));
     let request = RecallRequest::new("when are backups of the database made", now());
-    let before = recall.found(&request).unwrap();
+    let before = recall.results(&request).unwrap();
     assert_eq!(titles(&before.hits), ["Backups run at night."], "vectors lag, words do not");
     while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
-    let after = recall.found(&request).unwrap();
+    let after = recall.results(&request).unwrap();
     assert_eq!(after.ranked_by, RankedBy::Hybrid);
     assert!(titles(&after.hits)[..2].contains(&"We use Postgres."), "{:?}", titles(&after.hits));
     assert_eq!(after.total_matches, after.hits.len() as u64);
@@ -167,19 +167,19 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let search = SearchService::new(place.store.clone(), Some(embedder));
     let mut asked = SearchRequest::new("holiday", now());
     asked.mode = Mode::Vector;
-    let near = search.found(&asked).unwrap();
+    let near = search.results(&asked).unwrap();
     assert_eq!(near.ranked_by, RankedBy::Vector);
     assert_eq!(titles(&near.hits)[0], "The vacation is in June.");
     asked.mode = Mode::Lexical;
     assert!(search.search(&asked).unwrap().is_empty());
 
     let broken: Arc<dyn Embedder> = Arc::new(Topics { broken: true });
-    let lexical = RecallService::new(place.store.clone(), Some(broken)).found(&request).unwrap();
+    let lexical = RecallService::new(place.store.clone(), Some(broken)).results(&request).unwrap();
     assert_eq!(lexical.ranked_by, RankedBy::Lexical);
     assert!(lexical.warning.unwrap().contains("no response"));
     let none = SearchService::new(place.store.clone(), None);
     asked.mode = Mode::Vector;
-    assert!(none.found(&asked).unwrap().warning.unwrap().contains("memory.embedder"));
+    assert!(none.results(&asked).unwrap().warning.unwrap().contains("memory.embedder"));
 }
 
 pub(crate) fn nothing_asked_is_everything_the_newest_first(place: &Place) {
@@ -187,7 +187,7 @@ pub(crate) fn nothing_asked_is_everything_the_newest_first(place: &Place) {
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new(" ", now());
     request.limit = Some(10);
-    let found = recall.found(&request).unwrap();
+    let found = recall.results(&request).unwrap();
     let active = place.store.count(&Filter::default(), now()).unwrap();
     assert_eq!((found.hits.len(), found.total_matches), (10, active));
     assert_eq!(found.ranked_by, RankedBy::Time);

@@ -61,7 +61,7 @@ impl ApiKeyLookup for Known {
 struct Both(BTreeMap<&'static str, Tenant>);
 
 impl Tenants for Both {
-    fn known(&self, name: &str) -> Option<Tenant> {
+    fn cached(&self, name: &str) -> Option<Tenant> {
         // One of them is never cached.
         self.0.get(name).filter(|_| name == "ann").cloned()
     }
@@ -114,7 +114,7 @@ impl Team {
         let mut record = KeyRecord::new(key.id(), tenant, key.digest(), Scopes::parse(scopes));
         with(&mut record);
         records.insert(key.id().to_owned(), record);
-        format!("Bearer {}", key.shown())
+        format!("Bearer {}", key.expose())
     }
 
     fn serve(self) -> (Served, BTreeMap<&'static str, Place>, Arc<Known>, Arc<Kept>) {

@@ -21,16 +21,16 @@ use crate::settings::Settings;
 pub(super) fn check_logins(settings: &Settings, servers: &[ClientEntry]) -> Group {
     let mut group = Group::new("logins");
     let Ok(logins) = open(settings) else {
-        group.summary("there is no home directory to keep them in");
+        group.summary("no home directory for logins");
         return group;
     };
     match logins.list() {
         Err(error) => {
             group.record("login-file", [login_file_finding(&error)], "");
-            group.summary("they cannot be read");
+            group.summary("the logins cannot be read");
         }
         Ok(all) => {
-            group.record("login-file", [], "their files are yours alone");
+            group.record("login-file", [], "only you have access to their files");
             let entries: Vec<Entry> = all.into_iter().map(Entry::from).collect();
             group.record(
                 "login",
@@ -57,14 +57,14 @@ fn login_file_finding(error: &LoginError) -> Finding {
         LoginError::Damaged { path } => Finding::fault(
             "login-file",
             path.display(),
-            "it does not hold a login",
+            "not a valid login file",
             format!("rm {}, then `atlatl login URL`", quote_path(path)),
         ),
         LoginError::File { path, .. } => Finding::fault(
             "login-file",
             path.display(),
             with_causes(error),
-            format!("ls -l {}, and make it a file that you can read and write", quote_path(path)),
+            format!("ls -l {}, and make the file readable and writable", quote_path(path)),
         ),
         _ => Finding::fault("login-file", "logins", with_causes(error), "atlatl whoami"),
     }
@@ -97,7 +97,7 @@ pub(super) fn check_http(settings: &Settings) -> Option<Group> {
     }
     let mut group = Group::new("http");
     group.record("server-auth", check_auth(settings, &server.auth), "the tokens can be read");
-    group.record("server-listen", check_listen(settings), "only who may ask can ask");
+    group.record("server-listen", check_listen(settings), "only authorized clients have access");
     group.summary(if server.listen.is_empty() { "not served" } else { &server.listen });
     Some(group)
 }
@@ -109,7 +109,12 @@ fn check_auth(settings: &Settings, auth: &str) -> Option<Finding> {
     let Some(path) = auth.strip_prefix(TOKEN_FILE).map(Path::new) else {
         // The value is not shown: it may be a token in the wrong setting.
         let fix = config_fix(settings, "server.auth", "\"token-file:PATH\"");
-        return Some(Finding::fault("server-auth", "server.auth", "it is no token-file:PATH", fix));
+        return Some(Finding::fault(
+            "server-auth",
+            "server.auth",
+            "not of the form token-file:PATH",
+            fix,
+        ));
     };
     // Reading a pipe would block.
     if path.exists() && !path.is_file() {
@@ -176,7 +181,8 @@ fn check_listen(settings: &Settings) -> Option<Finding> {
         "server-listen",
         "server.listen",
         format!(
-            "{address} can be reached from other machines, and server.auth is not set: `serve` refuses"
+            "{address} can be reached from other machines, and server.auth is not set: `serve` \
+             refuses to start"
         ),
         config_fix(settings, "server.listen", loopback),
     ))

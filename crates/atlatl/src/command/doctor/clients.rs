@@ -47,7 +47,7 @@ pub(super) fn check_clients(
     group.record(
         "entry-arguments",
         servers.iter().filter_map(invalid_arguments),
-        "this version understands them all",
+        "all entries are valid",
     );
     // Disabled entries are not checked.
     let enabled = || servers.iter().filter(|server| server.launch.enabled);
@@ -76,17 +76,17 @@ pub(super) fn check_clients(
         );
         there.is_none().then(|| missing_program(server, &program))
     });
-    group.record("server-program", upstream.collect::<Vec<_>>(), "every server's program is there");
+    group.record("server-program", upstream.collect::<Vec<_>>(), "every server's program exists");
     group.record(
         "extraction-tools",
         compatibility::check_extraction_tools(&servers),
-        "each client has them once",
+        "each client has the tools once",
     );
     if check_limits {
         group.record(
             "client-sizes",
             compatibility::check_sizes(settings, &servers),
-            "answers fit every client",
+            "replies fit the limits of every client",
         );
     }
     group.summary(summary(&files, &servers));
@@ -99,7 +99,7 @@ fn summary(files: &[Found], servers: &[ClientEntry]) -> String {
         .filter(|server| matches!(server.command, EntryCommand::Proxy { .. }))
         .count();
     if files.is_empty() {
-        return "no client's file is here".to_owned();
+        return "no client configuration found".to_owned();
     }
     let titles: BTreeSet<&str> = files.iter().map(|file| file.client.title).collect();
     let titles: Vec<&str> = titles.into_iter().collect();
@@ -113,7 +113,7 @@ fn summary(files: &[Found], servers: &[ClientEntry]) -> String {
 fn unreadable_file(file: &Found, why: &str) -> Finding {
     Finding::fault(
         "client-file",
-        file.shown(),
+        file.display_name(),
         format!("it cannot be used: {why}"),
         format!("${{EDITOR:-vi}} {}", quote_path(&file.file)),
     )
@@ -124,7 +124,7 @@ fn invalid_arguments(server: &ClientEntry) -> Option<Finding> {
     Some(Finding::fault(
         "entry-arguments",
         server.label(),
-        format!("this version of atlatl does not understand its arguments: {why}"),
+        format!("its arguments are not valid for this version of atlatl: {why}"),
         format!(
             "${{EDITOR:-vi}} {}, and compare with `atlatl proxy --help`",
             quote_path(&server.file)
@@ -146,7 +146,7 @@ fn check_command(
         None if program.contains('/') => Some(Finding::fault(
             "atlatl-command",
             server.label(),
-            format!("it starts {program}, and there is no such program"),
+            format!("it starts {program}, which does not exist"),
             fix,
         )),
         None => Some(Finding::fault(
@@ -174,7 +174,7 @@ fn check_command(
 
 fn missing_program(server: &ClientEntry, program: &str) -> Finding {
     let (message, how) = if program.contains('/') {
-        (format!("the server's program {program} is not there"), "where it is")
+        (format!("the server's program {program} does not exist"), "its path")
     } else {
         (format!("the server's program `{program}` is not on PATH"), "its full path")
     };
@@ -211,7 +211,7 @@ pub(super) fn check_installs(settings: &Settings, group: &mut Group) {
             let state = settings.surroundings().state_dir.clone().unwrap_or_default();
             let dir = state.join("atlatl/installs");
             let fix = format!("move that file out of {}", quote_path(&dir));
-            let message = "what `atlatl install` changed is not known any more";
+            let message = "cannot read what `atlatl install` changed";
             let about = why.unwrap_or_default();
             group.record(
                 "install-journal",
@@ -257,8 +257,8 @@ fn check_install(install: &Install, installs: &Installs) -> Option<Finding> {
             Finding::warning(
                 "install-journal",
                 file,
-                "`atlatl install` changed it, and it is gone since",
-                format!("atlatl uninstall --client {} (forgets it)", install.client),
+                "`atlatl install` changed it, and it no longer exists",
+                format!("atlatl uninstall --client {} (removes the record)", install.client),
             )
         });
     };
@@ -284,7 +284,7 @@ fn check_install(install: &Install, installs: &Installs) -> Option<Finding> {
                 left.join(", ")
             ),
             format!(
-                "change it back by hand; as it was: jq -r .original {}",
+                "restore it by hand; the original: jq -r .original {}",
                 quote_path(&installs.path(&install.file, install.project.as_deref()))
             ),
         )

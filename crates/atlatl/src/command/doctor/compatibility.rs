@@ -90,7 +90,7 @@ fn storage_mismatch(server: &ClientEntry, tools: &ClientEntry) -> Finding {
         overrides(server).symmetric_difference(&overrides(tools)).cloned().collect();
     let (why, fix) = if differing.is_empty() {
         let why = match &server.launch.cwd {
-            Some(_) => "because it runs in a directory of its own (cwd)",
+            Some(_) => "because it runs in another directory (cwd)",
             None => "because it has another --scope",
         };
         let client = server.client.name;
@@ -160,7 +160,7 @@ fn duplicate_tools_in(servers: &[&ClientEntry], key: &StorageKey) -> Option<Find
             proxy.file.display(),
             proxy.launch.name
         ),
-        None => format!("in {}, take {} out", second.file.display(), second.launch.name),
+        None => format!("in {}, remove {}", second.file.display(), second.launch.name),
     };
     Some(Finding::warning(
         "extraction-tools",
@@ -216,9 +216,9 @@ fn check_reply_sizes(settings: &Settings, name: &str, title: &str) -> Vec<Findin
     let offload = &settings.config.prompt.offload;
     let (limit, source) = token_limit(name);
     let lets = match source {
-        LimitSource::Documented => format!("{title} lets {} through", grouped(limit.into())),
+        LimitSource::Documented => format!("{title} accepts {}", grouped(limit.into())),
         LimitSource::Assumed => format!(
-            "what {title} lets through is not known, and other clients stop at {}",
+            "the limit of {title} is unknown, and other clients stop at {}",
             grouped(limit.into())
         ),
     };
@@ -317,8 +317,8 @@ pub(super) fn check_tool_names(server: &ClientEntry, tools: &[String]) -> Option
         "tool-names",
         server.label(),
         format!(
-            "{} takes names of {max_chars} characters with the server's in them, and leaves out or cuts \
-             {first} ({}){others}",
+            "{} accepts names of at most {max_chars} characters, including the server's name, and \
+             omits or truncates {first} ({}){others}",
             server.client.title,
             affixes + name + length(first)
         ),

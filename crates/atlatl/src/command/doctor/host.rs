@@ -28,7 +28,7 @@ pub(super) fn check_clock(settings: &Settings, newest: NewestResult) -> Group {
     let mut findings = check_time(now, newest, "rm");
     // `atlatl uninstall` needs the journal, so it is touched rather than removed.
     findings.append(&mut check_future(now, journal, "touch"));
-    group.record("clock", findings, "nothing is of the future");
+    group.record("clock", findings, "no file is from the future");
     group.summary(now.format("%Y-%m-%d %H:%M UTC"));
     group
 }
@@ -52,7 +52,7 @@ fn check_time(now: DateTime<Utc>, newest: NewestResult, command: &str) -> Vec<Fi
         findings.push(Finding::fault(
             "clock",
             "the system's clock",
-            format!("it says {time}, when this program did not exist"),
+            format!("it says {time}, which is before this program was built"),
             SET_CLOCK,
         ));
     }
@@ -70,7 +70,7 @@ fn check_future(now: DateTime<Utc>, newest: NewestResult, command: &str) -> Vec<
     vec![Finding::warning(
         "clock",
         path.display(),
-        format!("it was made at {time}, and the clock says {now}: one of them is wrong"),
+        format!("it was created at {time}, and the clock says {now}: one of them is wrong"),
         format!("{SET_CLOCK}; if the clock is right now: {command} {}", quote_path(&path)),
     )]
 }
@@ -89,7 +89,7 @@ pub(super) fn check_queries(settings: &Settings) -> Group {
         let fix = "reinstall atlatl";
         group.record(
             "query",
-            [Finding::fault("query", "atlatl", "it cannot start itself", fix)],
+            [Finding::fault("query", "atlatl", "the query worker does not start", fix)],
             "",
         );
         return group;
@@ -105,7 +105,7 @@ pub(super) fn check_queries(settings: &Settings) -> Group {
         let answer = workers.run(&ask, &limits, &Cancel::default());
         let failure = match answer {
             Ok(answer) if answer.text().contains("42") => None,
-            Ok(answer) => Some(format!("41 + 1 is said to be {}", answer.text().trim())),
+            Ok(answer) => Some(format!("the result of 41 + 1 is {}", answer.text().trim())),
             Err(error) => Some(with_causes(&error)),
         };
         let finding = failure.map(|why| query_finding(settings, name, &why));
@@ -117,16 +117,16 @@ pub(super) fn check_queries(settings: &Settings) -> Group {
         group.record(
             "query-files",
             landlock_finding(available),
-            "the system keeps files from them",
+            "the kernel denies them access to files",
         );
     }
     group.summary(match group.level() {
         None if cfg!(target_os = "linux") => {
-            "jq and SQL answer, in a process that can open no file"
+            "jq and SQL work, in a process without access to files"
         }
-        None => "jq and SQL answer",
+        None => "jq and SQL work",
         Some(_) if group.findings.iter().all(|finding| finding.check == "query-files") => {
-            "jq and SQL answer"
+            "jq and SQL work"
         }
         Some(_) => "",
     });
@@ -143,9 +143,9 @@ fn query_finding(settings: &Settings, engine: &str, why: &str) -> Finding {
     } else if query.output_bytes < defaults.output_bytes {
         config_fix(settings, "query.output_bytes", defaults.output_bytes)
     } else {
-        "ulimit -a, and raise what is low: a query runs in a process of its own".to_owned()
+        "ulimit -a, and raise low limits: a query runs in a separate process".to_owned()
     };
-    let message = format!("a question that takes a moment is not answered: {why}");
+    let message = format!("a trivial query fails: {why}");
     Finding::fault("query", engine, message, fix)
 }
 
@@ -155,7 +155,7 @@ fn landlock_finding(available: bool) -> Option<Finding> {
         Finding::warning(
             "query-files",
             "the kernel",
-            "it has no Landlock, the second wall around queries; all other bounds hold",
+            "it has no Landlock, the second sandbox around queries; all other limits apply",
             "Linux 5.13 or later with landlock among its security modules (lsm=landlock,…)",
         )
     })

@@ -42,7 +42,7 @@ pub(super) fn check_memories(settings: &Settings) -> Group {
             group.summary("none yet");
         }
         Ok(Some(health)) => {
-            group.record("memory-store", damage_finding(&path, &health), "the file is whole");
+            group.record("memory-store", damage_finding(&path, &health), "the file is not damaged");
             group.record(
                 "memory-index",
                 index_finding(&path, &health),
@@ -77,19 +77,19 @@ fn store_finding(path: &Path, error: &StoreError) -> Finding {
         StoreError::Busy => Finding::warning(
             "memory-store",
             about,
-            "another process has been writing to it for 2 s",
-            format!("fuser -v {}, and end what hangs", quote_path(path)),
+            "another process has locked it for 2 s",
+            format!("fuser -v {}, and end the process that hangs", quote_path(path)),
         ),
         StoreError::NotAStore { why, .. } if why.contains("version") => Finding::fault(
             "memory-store",
             about,
-            format!("a later atlatl made it: {why}"),
+            format!("a newer version of atlatl created it: {why}"),
             "install that atlatl, or --set memory.store=sqlite:PATH for another file",
         ),
         StoreError::NotAStore { why, .. } => Finding::fault(
             "memory-store",
             about,
-            format!("it is no memory store: {why}"),
+            format!("not a memory store: {why}"),
             format!("mv {0} {0}.aside", quote_path(path)),
         ),
         _ => Finding::fault(
@@ -97,7 +97,7 @@ fn store_finding(path: &Path, error: &StoreError) -> Finding {
             about,
             with_causes(error),
             format!(
-                "ls -ld {} {}, and make both yours",
+                "ls -ld {} {}, and make yourself the owner of both",
                 quote_path(path),
                 quote_path(path.parent().unwrap_or(path))
             ),
@@ -123,7 +123,8 @@ fn index_finding(path: &Path, health: &Health) -> Option<Finding> {
         return None;
     }
     let missing = counted(health.missing, "memory is", "memories are");
-    let message = format!("{missing} not in the index of words; {} in it of none", health.orphaned);
+    let message =
+        format!("{missing} not in the full-text index; {} in it without a memory", health.orphaned);
     Some(Finding::fault("memory-index", path.display(), message, "atlatl memory repair"))
 }
 
@@ -154,10 +155,10 @@ fn missing_vectors(health: &Health) -> Option<Finding> {
 fn check_database(group: &mut Group, database: &Postgres, vectors: bool) {
     match database.about() {
         Ok(about) => {
-            group.record("memory-store", [], "the database answers");
+            group.record("memory-store", [], "the database is reachable");
             if vectors {
                 let missing = about.pgvector.is_none().then(|| missing_pgvector(&about.place));
-                group.record("memory-vectors", missing, "pgvector compares vectors");
+                group.record("memory-vectors", missing, "pgvector is installed");
             }
             group.summary(format!("in {}, schema {}", about.place, about.schema));
         }
@@ -172,7 +173,7 @@ fn missing_pgvector(place: &str) -> Finding {
     Finding::warning(
         "memory-vectors",
         place,
-        "it has no pgvector: vectors are compared by plain SQL, more slowly",
+        "pgvector is not installed: vector search uses plain SQL and is slower",
         "as its superuser: CREATE EXTENSION vector",
     )
 }
@@ -236,21 +237,21 @@ fn check_embedder(settings: &Settings) -> EmbedderCheck {
             Some(address) if !is_reachable(&address) => failed(embedder_finding(
                 settings,
                 endpoint.as_str(),
-                "nothing answers at that address; memories are found by their words alone",
+                "cannot connect to the endpoint; memories are found only by words",
             )),
-            Some(_) => passed("the endpoint is there".to_owned(), Some(model.clone())),
+            Some(_) => passed("the endpoint is reachable".to_owned(), Some(model.clone())),
             None => passed(
-                "the endpoint is elsewhere, and was not asked".to_owned(),
+                "the endpoint is on another machine and was not contacted".to_owned(),
                 Some(model.clone()),
             ),
         },
-        _ => passed("none is asked for".to_owned(), None),
+        _ => passed("no embedder is configured".to_owned(), None),
     }
 }
 
 fn embedder_finding(settings: &Settings, about: &str, why: &str) -> Finding {
     let fix = config_fix(settings, "memory.embedder", "\"none\"");
-    Finding::fault(EMBEDDER_CHECK, about, why, format!("put it right, or {fix}"))
+    Finding::fault(EMBEDDER_CHECK, about, why, format!("fix the configuration, or {fix}"))
 }
 
 /// The file that a model directory lacks.

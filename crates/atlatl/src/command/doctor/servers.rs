@@ -69,7 +69,7 @@ pub(super) fn check_servers(
         );
     }
     group.summary(match (&*summaries, group.skipped.len()) {
-        ([], 0) => "there is none to start".to_owned(),
+        ([], 0) => "no server to start".to_owned(),
         ([], skipped) => format!("{} not started", counted(skipped as u64, "is", "are")),
         (summaries, _) => summaries.join(", "),
     });
@@ -193,7 +193,7 @@ fn record_outcome(
     group.record(
         "server-output",
         stray_output(server, info),
-        format!("{who} writes messages alone"),
+        format!("{who} writes only messages"),
     );
     match &info.tools {
         None => group.record("server-tools", [missing_tool_list(server, timeout_seconds)], ""),
@@ -222,11 +222,11 @@ fn start_finding(
     timeout_seconds: u64,
 ) -> Option<Finding> {
     let last = |stderr: &Option<String>| match stderr {
-        Some(line) => format!("; its last words: {}", quote(line)),
-        None => "; it said nothing about it".to_owned(),
+        Some(line) => format!("; its last output: {}", quote(line)),
+        None => "; it printed no error".to_owned(),
     };
     let message = match outcome {
-        ProbeOutcome::NotStarted(why) => format!("the system does not start it: {why}"),
+        ProbeOutcome::NotStarted(why) => format!("it cannot be started: {why}"),
         ProbeOutcome::Exited { how, stderr } => {
             format!("it {how} before it answered{}", last(stderr))
         }
@@ -258,7 +258,7 @@ fn unknown_version(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
         "server-version",
         server.label(),
         format!(
-            "it speaks version {} of MCP; this program knows {}",
+            "it uses MCP version {}; this program supports {}",
             quote(&info.version),
             all.join(", ")
         ),
@@ -274,9 +274,9 @@ fn stray_output(server: &ClientEntry, info: &ServerInfo) -> Option<Finding> {
     Some(Finding::warning(
         "server-output",
         server.label(),
-        format!("it writes to its standard output what is no message: {}", quote(noise)),
+        format!("it writes to its standard output what is not a message: {}", quote(noise)),
         format!(
-            "make {} log to its standard error; clients differ in what they make of it",
+            "make {} log to its standard error; not every client ignores such output",
             server.launch.name
         ),
     ))
@@ -303,7 +303,8 @@ fn shadowed_tools(server: &ClientEntry, tools: &[String]) -> Option<Finding> {
             "its tool {first} has the name of an Atlatl tool; the proxy lists it as server_{first}"
         ),
         format!(
-            "if {name} is another atlatl, take one of the two out of {file}; if not, check that you trust it"
+            "if {name} is another atlatl, remove one of the two from {file}; if not, check that \
+             you trust it"
         ),
     ))
 }

@@ -110,7 +110,8 @@ impl StoredFiles {
                 first.owner
             ),
             format!(
-                "run atlatl as one user in this directory, or give each a `proxy.dir`; then: sudo rm {}",
+                "run atlatl as one user in this directory, or set a separate `proxy.dir` for each; \
+                 then: sudo rm {}",
                 quote_path(&first.path)
             ),
         ))
@@ -132,7 +133,7 @@ impl StoredFiles {
         Some(Finding::warning(
             "stored-rights",
             format!("{}{more}", first.path.display()),
-            format!("others may read it (mode {:o})", first.mode),
+            format!("other users can read it (mode {:o})", first.mode),
             {
                 let mode = if by == ReadableBy::Group { "640" } else { "600" };
                 let first_only = format!("chmod {mode} {}", quote_path(&first.path));

@@ -25,7 +25,7 @@ pub(super) fn check_storage(settings: &Settings) -> (Group, NewestResult) {
         Err(error) => {
             let why = error.reports().first().map(|report| report.message.clone());
             let why = why.unwrap_or_default();
-            let fix = "name directories that are there: prompt.offload.output_dir, proxy.dir";
+            let fix = "set existing directories: prompt.offload.output_dir, proxy.dir";
             group.record(
                 "output-dir",
                 [Finding::fault("output-dir", "configuration", why, fix)],
@@ -45,15 +45,15 @@ pub(super) fn check_storage(settings: &Settings) -> (Group, NewestResult) {
     );
     let state = PathState::inspect(private_dir, false);
     let ok = match state {
-        PathState::Missing => format!("{} can be made", private_dir.display()),
-        _ => format!("{} is yours alone", private_dir.display()),
+        PathState::Missing => format!("{} can be created", private_dir.display()),
+        _ => format!("only you have access to {}", private_dir.display()),
     };
     let created = state == PathState::Missing && stores.creates_parents();
     let faults = check_private_dir(private_dir, &state, uid, by).filter(|_| !created);
     group.record("results-dir", faults, ok);
     if let Some(dir) = stores.alternate_directory() {
         let finding = check_alternate_dir(dir, &PathState::inspect(dir, false), uid, by);
-        group.record("results-dir", finding, format!("nothing is in the way at {}", dir.display()));
+        group.record("results-dir", finding, format!("{} is not blocked", dir.display()));
     }
 
     let (memory, other) =
@@ -62,7 +62,7 @@ pub(super) fn check_storage(settings: &Settings) -> (Group, NewestResult) {
     group.record(
         "stored-owner",
         other.foreign_files(private_dir, uid),
-        "every stored file is yours",
+        "you own every stored file",
     );
     let open = [
         memory.readable_by_others(memory_dir, uid, by),
@@ -135,7 +135,7 @@ fn check_output_dir(path: &Path, state: &PathState) -> Option<Finding> {
         PathState::Missing => Some(Finding::fault(
             "output-dir",
             name,
-            "it is not there, and results of memory operations are stored in it",
+            "it does not exist, and results of memory operations are stored in it",
             format!("mkdir -p {}", quote_path(path)),
         )),
         PathState::Directory { unusable: Some(why), .. } | PathState::Inaccessible(why) => {
@@ -150,7 +150,7 @@ fn check_output_dir(path: &Path, state: &PathState) -> Option<Finding> {
             Some(Finding::warning(
                 "output-dir",
                 name,
-                "everyone may remove and replace files in it",
+                "every user can remove and replace files in it",
                 format!("chmod +t {}", quote_path(path)),
             ))
         }
@@ -175,13 +175,13 @@ fn check_private_dir(path: &Path, state: &PathState, uid: u32, by: ReadableBy) -
                 PathState::Directory { unusable: Some(why), .. } | PathState::Inaccessible(why) => {
                     why
                 }
-                PathState::Missing => "is not there".to_owned(),
+                PathState::Missing => "does not exist".to_owned(),
                 PathState::Other(what) => format!("is {what}"),
             };
             Some(Finding::fault(
                 "results-dir",
                 name,
-                format!("it cannot be made: {} {why}", parent.display()),
+                format!("it cannot be created: {} {why}", parent.display()),
                 if parent.exists() {
                     other_directory_fix("proxy.dir")
                 } else {
@@ -206,7 +206,7 @@ fn check_private_dir(path: &Path, state: &PathState, uid: u32, by: ReadableBy) -
                 "results-dir",
                 name,
                 format!(
-                    "others have access to it (mode {:o}): nothing is stored in it",
+                    "other users have access to it (mode {:o}): nothing is stored in it",
                     mode & 0o777
                 ),
                 format!(
@@ -242,7 +242,7 @@ fn check_alternate_dir(
             format!("it belongs to user {owner}")
         }
         PathState::Directory { mode, .. } if is_accessible_to_others(*mode, by) => {
-            format!("others have access to it (mode {:o})", mode & 0o777)
+            format!("other users have access to it (mode {:o})", mode & 0o777)
         }
         PathState::Other(what) => format!("it is {what}, not a directory"),
         PathState::Missing | PathState::Directory { .. } | PathState::Inaccessible(_) => {
@@ -275,7 +275,7 @@ fn backup_path(path: &Path) -> PathBuf {
 }
 
 fn other_directory_fix(key: &str) -> String {
-    format!("name another directory: --set {key}=DIR, or the same in atlatl's config.toml")
+    format!("use another directory: --set {key}=DIR, or the same in atlatl's config.toml")
 }
 
 /// Checks that the ledger, or the directory in which it will be created, is writable.
@@ -284,7 +284,7 @@ fn check_ledger(settings: &Settings) -> Option<Finding> {
         return Some(ledger_finding(
             settings,
             Path::new("ledger.path"),
-            "there is no home directory for it",
+            "no home directory for it",
         ));
     };
     // Opening a pipe would block.
@@ -306,7 +306,7 @@ fn ledger_finding(settings: &Settings, path: &Path, why: &str) -> Finding {
     Finding::warning(
         "ledger",
         path.display(),
-        format!("the ledger cannot be written to, and figures are lost: {why}"),
+        format!("cannot write to the ledger, so figures are lost: {why}"),
         config_fix(settings, "ledger.path", "\"/a/file/that/you/can/write.jsonl\""),
     )
 }

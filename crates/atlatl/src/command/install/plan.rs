@@ -69,7 +69,7 @@ pub(crate) fn plan(
     surroundings: &Surroundings,
     (own, installs): (&OwnCommand, &Installs),
 ) -> Result<FilePlan, Error> {
-    let invalid = |error| Error::failure(format!("{}: {error}", target.shown()));
+    let invalid = |error| Error::failure(format!("{}: {error}", target.display_name()));
     let earlier =
         installs.find(&target.file, &target.place)?.map(|one| one.journal).unwrap_or_default();
     let of_project = target.is_of_project(surroundings);
@@ -200,7 +200,7 @@ pub(crate) struct ClientFile {
 
 impl ClientFile {
     /// The name of the file for people.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display_name(&self) -> String {
         let whose = match self.client.scope {
             ConfigScope::Local => ", for this directory",
             ConfigScope::User | ConfigScope::Project => "",
@@ -245,7 +245,7 @@ pub(crate) fn find_client_files(
             let mut clients: Vec<_> = CLIENTS.iter().map(|client| client.name).collect();
             clients.dedup();
             return Err(
-                Error::usage(format!("no client is called {name}")).with_hint(clients.join(", "))
+                Error::usage(format!("unknown client {name}")).with_hint(clients.join(", "))
             );
         }
     }

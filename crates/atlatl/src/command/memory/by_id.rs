@@ -85,15 +85,15 @@ pub(super) fn forget(
     if !args.yes {
         let question = match store.get_all(&ids)?.as_slice() {
             [] => None,
-            [one] => Some(format!("Forget \"{}\" for good?", one.called())),
-            more => Some(format!("Forget {} memories for good?", more.len())),
+            [one] => Some(format!("Delete \"{}\" permanently?", one.called())),
+            more => Some(format!("Delete {} memories permanently?", more.len())),
         };
         match question.map(|question| output.confirmed(question)).transpose()? {
             None | Some(Some(true)) => {}
-            Some(Some(false)) => return Err(Error::failure("nothing was forgotten")),
+            Some(Some(false)) => return Err(Error::failure("nothing was deleted")),
             Some(None) => {
-                let message = "there is no terminal to confirm a permanent deletion on";
-                return Err(Error::usage(message).with_hint("--yes does not ask"));
+                let message = "cannot ask for confirmation: not a terminal";
+                return Err(Error::usage(message).with_hint("use --yes to skip the confirmation"));
             }
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn forget(
         }
     }
     for id in &result.missing {
-        output.note(format_args!("{id} was not there"));
+        output.note(format_args!("{id} did not exist"));
     }
     Ok(if result.missing.is_empty() { Status::Success } else { Status::Failure })
 }
@@ -141,8 +141,8 @@ pub(super) fn resolve_id(text: &str, store: &dyn MemoryStore) -> Result<MemoryId
         _ => {
             let more = if ids.len() > MAX_CANDIDATES { " and more" } else { "" };
             let ids: Vec<&str> = ids.iter().take(MAX_CANDIDATES).map(MemoryId::as_str).collect();
-            Err(Error::failure(format!("{text} begins several ids: {}{more}", ids.join(", ")))
-                .with_hint("type more of it"))
+            Err(Error::failure(format!("{text} is ambiguous: {}{more}", ids.join(", ")))
+                .with_hint("use more digits of the id"))
         }
     }
 }

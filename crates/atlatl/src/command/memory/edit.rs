@@ -84,8 +84,8 @@ impl AddArgs {
             Some("-") => read_stdin_text()?,
             Some(text) => text.to_owned(),
             None if io::stdin().is_terminal() => {
-                return Err(Error::usage("nothing to remember")
-                    .with_hint("atlatl memory add TEXT, or a text on standard input"));
+                return Err(Error::usage("the memory has no content")
+                    .with_hint("atlatl memory add TEXT, or pass the text on standard input"));
             }
             None => read_stdin_text()?,
         };
@@ -161,7 +161,9 @@ pub(super) fn edit(
         match (changed, draft) {
             (Ok(Some(after)), _) => after,
             (Ok(None), None) => return Err(by_id::unknown_id(&args.id)),
-            (Ok(None), Some(draft)) => return Err(draft.into_error("the memory is gone meanwhile")),
+            (Ok(None), Some(draft)) => {
+                return Err(draft.into_error("the memory was deleted in the meantime"));
+            }
             (Err(error), None) => return Err(error.into()),
             (Err(error), Some(draft)) => return Err(draft.into_error(&with_causes(&error))),
         }
@@ -201,7 +203,7 @@ impl EditArgs {
 /// differs.
 fn changed_fields(before: &Memory, after: &Memory) -> Result<Map, String> {
     if (after.id != before.id) || (after.created != before.created) {
-        return Err("a memory keeps its id and its time of creation".to_owned());
+        return Err("the id and the creation time of a memory cannot be changed".to_owned());
     }
     let (before, after) = (before.at(DetailLevel::Full), after.at(DetailLevel::Full));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
@@ -222,10 +224,11 @@ impl Draft {
     /// Writes the memory to a file and runs the editor on it.
     fn edit(memory: &Memory, surroundings: &Surroundings) -> Result<Self, Error> {
         let editor = surroundings.editor.as_deref().ok_or_else(|| {
-            Error::usage("no editor is known: neither VISUAL nor EDITOR is set")
-                .with_hint("say what to change: --title, --content, --tag, --status …")
+            Error::usage("no editor: neither VISUAL nor EDITOR is set")
+                .with_hint("use options: --title, --content, --tag, --status …")
         })?;
-        let unwritable = |error| Error::failure(format!("cannot write the text to edit: {error}"));
+        let unwritable =
+            |error| Error::failure(format!("cannot write the file for the editor: {error}"));
         let mut file = tempfile::Builder::new()
             .prefix("atlatl-")
             .suffix(".memory.md")
@@ -276,7 +279,7 @@ fn run_editor(editor: &OsStr, file: &OsStr) -> Result<(), String> {
     let status = Command::new(program).args(words).arg(file).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{name} ended with {status}")),
+        Ok(status) => Err(format!("{name} exited with {status}")),
         Err(error) => Err(format!("cannot run {name}: {error}")),
     }
 }

@@ -71,8 +71,8 @@ pub(super) fn run(
     };
     let count = match (args.form, &args.to) {
         (ExportFormat::Markdown, None) => {
-            return Err(Error::usage("Markdown needs a folder: a file each")
-                .with_hint("--to FOLDER names it"));
+            return Err(Error::usage("Markdown needs a folder, with one file per memory")
+                .with_hint("use --to FOLDER"));
         }
         (ExportFormat::Markdown, Some(path)) => write_folder(path, args.force, &export)?,
         (form, Some(path)) => write_file(form, path, args.force, &export)?,
@@ -141,8 +141,8 @@ fn write_file(
 ) -> Result<u64, Error> {
     let unwritable = |error: io::Error| Error::failure(format!("{}: {error}", path.display()));
     let exists_error = || {
-        Error::failure(format!("{} is there already", path.display()))
-            .with_hint("--force writes over it")
+        Error::failure(format!("{} already exists", path.display()))
+            .with_hint("use --force to overwrite it")
     };
     if !force && fs::symlink_metadata(path).is_ok() {
         return Err(exists_error());
@@ -168,7 +168,7 @@ fn write_folder(folder: &Path, force: bool, export: &MemoryExport) -> Result<u64
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
     if !force && fs::read_dir(folder).map_err(unwritable)?.next().is_some() {
         return Err(Error::failure(format!("{} is not empty", folder.display()))
-            .with_hint("--force writes into it, over files of the same memories"));
+            .with_hint("use --force to write into it and overwrite files of the same memories"));
     }
     export.for_each(|memory| write_note(folder, memory, force))
 }

@@ -91,8 +91,8 @@ fn input_kind(path: &Path) -> Result<InputKind, Error> {
         Some("jsonl" | "ndjson") => Ok(InputKind::Lines),
         Some("json" | "jsonld") => Ok(InputKind::Values),
         Some("md" | "markdown") => Ok(InputKind::Markdown),
-        _ => Err(Error::usage(format!("{}: what it holds is not known", path.display()))
-            .with_hint("names end in .jsonl, .json, .jsonld or .md")),
+        _ => Err(Error::usage(format!("{}: unknown file type", path.display()))
+            .with_hint("supported extensions: .jsonl, .json, .jsonld and .md")),
     }
 }
 
@@ -290,7 +290,9 @@ impl<'a> Importer<'a> {
             Mode::Human => output.line(&counts)?,
         }
         if counts.kept > 0 {
-            output.note("a different memory of the same id was kept; --replace takes the new one");
+            output.note(
+                "a different memory with the same id was kept; use --replace to overwrite it",
+            );
         }
         done?;
         Ok(if counts.failed == 0 { Status::Success } else { Status::Failure })

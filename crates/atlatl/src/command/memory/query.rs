@@ -92,11 +92,11 @@ impl SearchArgs {
         let results = if self.all_words {
             let mut request = SearchRequest::new(&*self.query, now);
             (request.filter, request.limit) = (filter, Some(limit));
-            SearchService::new(store, embedder).found(&request)?
+            SearchService::new(store, embedder).results(&request)?
         } else {
             let mut request = RecallRequest::new(&*self.query, now);
             (request.filter, request.limit) = (filter, Some(limit));
-            RecallService::new(store, embedder).found(&request)?
+            RecallService::new(store, embedder).results(&request)?
         };
         Ok(Some(results))
     }

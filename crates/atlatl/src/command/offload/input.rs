@@ -54,8 +54,9 @@ pub(super) fn read(file: Option<&Path>, stores: &Stores) -> Result<Input, Error>
         return read_file(name, file, stores);
     }
     if io::stdin().is_terminal() {
-        return Err(Error::usage("no result given: standard input is a terminal")
-            .with_hint("atlatl offload FILE"));
+        return Err(
+            Error::usage("no input: standard input is a terminal").with_hint("atlatl offload FILE")
+        );
     }
     let name = "standard input".to_owned();
     let file = io::stdin().as_fd().try_clone_to_owned();

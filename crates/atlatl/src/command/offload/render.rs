@@ -97,7 +97,7 @@ fn describe_location(location: &PayloadLocation) -> String {
     }
     if location.other_blocks > 0 {
         let blocks = pluralize(location.other_blocks as u64, "other block is", "other blocks are");
-        parts.push(format!("{blocks} left alone"));
+        parts.push(format!("{blocks} left unchanged"));
     }
     parts.join("; ")
 }

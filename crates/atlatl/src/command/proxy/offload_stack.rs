@@ -81,7 +81,7 @@ impl OffloadStack {
     }
 
     /// Stores results of one tenant in a shared spool, without a ledger of this machine.
-    pub(crate) fn of_tenant(
+    pub(crate) fn for_tenant(
         spool: Arc<dyn Spool>,
         links: Arc<dyn LinkProvider>,
         events: Arc<dyn EventSink>,

@@ -40,7 +40,8 @@ pub(super) fn remote(
         && endpoint.socket().is_none()
         && let Ok(logins) = login_store::open(settings)
     {
-        options.credentials = Some(Arc::new(LoginCredentials::new(logins.of(endpoint.url()))));
+        options.credentials =
+            Some(Arc::new(LoginCredentials::new(logins.for_server(endpoint.url()))));
     }
     options.silence = Duration::from_secs(config.silence_seconds);
     let label = label(&endpoint);
@@ -99,16 +100,16 @@ fn insert(
     };
     let name = name.trim();
     let invalid = |what: &str| Error::usage(format!("{source}: {name}: {what}"));
-    let parsed: HeaderName = name.parse().map_err(|_| invalid("this is no name of a header"))?;
+    let parsed: HeaderName = name.parse().map_err(|_| invalid("invalid header name"))?;
     if RESERVED_HEADERS.contains(&parsed) || parsed.as_str().starts_with("mcp-") {
-        return Err(invalid("this header is the protocol's own"));
+        return Err(invalid("this header is reserved for the protocol"));
     }
     let value = expand_variables(value.trim(), variable).map_err(|missing| {
-        invalid(&format!("there is no variable {missing} in the environment"))
+        invalid(&format!("environment variable {missing} is not set"))
             .with_hint("A client passes on only the variables under \"env\" in its configuration.")
     })?;
     let mut value = HeaderValue::from_str(&value)
-        .map_err(|_| invalid("the value has characters that no header can have"))?;
+        .map_err(|_| invalid("the value contains characters that are invalid in a header"))?;
     value.set_sensitive(true);
     headers.insert(parsed, value);
     Ok(())
@@ -185,10 +186,12 @@ impl Credentials for LoginCredentials {
         challenge: Option<&'a str>,
     ) -> CredentialFuture<'a, HeaderValue> {
         Box::pin(async move {
-            let sent = sent.and_then(|sent| Bearer::of_header(sent.to_str().ok()?));
+            let sent = sent.and_then(|sent| Bearer::from_header(sent.to_str().ok()?));
             let bearer = self.login.refused(sent.as_ref(), challenge).await;
             let bearer = bearer.map_err(|error| self.report(&error))?;
-            self.cache(Some(&bearer)).ok_or_else(|| "the token fits into no header".to_owned())
+            self.cache(Some(&bearer)).ok_or_else(|| {
+                "the token contains characters that are invalid in a header".to_owned()
+            })
         })
     }
 }
@@ -225,13 +228,16 @@ mod tests {
         assert!(error.contains("entry 1") && !error.contains("hidden"), "{error}");
         for (line, message) in [
             ("X-A", "--header: expected NAME: VALUE"),
-            ("X A: hidden", "--header: X A: this is no name of a header"),
+            ("X A: hidden", "--header: X A: invalid header name"),
             (
                 "Mcp-Session-Id: hidden",
-                "--header: Mcp-Session-Id: this header is the protocol's own",
+                "--header: Mcp-Session-Id: this header is reserved for the protocol",
             ),
-            ("X: ${NONE}", "--header: X: there is no variable NONE in the environment"),
-            ("X: hidden\u{7}", "--header: X: the value has characters that no header can have"),
+            ("X: ${NONE}", "--header: X: environment variable NONE is not set"),
+            (
+                "X: hidden\u{7}",
+                "--header: X: the value contains characters that are invalid in a header",
+            ),
         ] {
             let error = format!("{:?}", parse(&[], &[line]).unwrap_err());
             assert!(error.contains(message), "{error}");

@@ -229,7 +229,7 @@ impl QueryRunner {
         let answer = match self.running.as_ref()?.answer.try_recv() {
             Ok(answer) => answer,
             Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Err("the question could not be asked".to_owned()),
+            Err(TryRecvError::Disconnected) => Err("cannot run the query".to_owned()),
         };
         self.running = None;
         Some(answer)

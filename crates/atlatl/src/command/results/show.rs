@@ -90,7 +90,7 @@ pub(super) fn run(
             output.facts(&facts(&entry, now))?;
             output.text("\n")?;
             if preview_cut {
-                output.note("long texts are cut here; --original has all of it");
+                output.note("long texts are truncated; --original writes them in full");
             }
             match preview {
                 Some(Preview::Records(records)) => {

@@ -99,7 +99,7 @@ impl ServerEventSink for EventFanOut {
         match &event.kind {
             ServerEventKind::Offload(event) => self.0.publish(event.clone()),
             ServerEventKind::CustodialTaskFinished { task, acted_on: None } => {
-                Output::remark(format_args!("{task} failed; it is tried again"));
+                Output::remark(format_args!("{task} failed; retrying"));
             }
             _ => {}
         }

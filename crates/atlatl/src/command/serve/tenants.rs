@@ -192,7 +192,7 @@ impl TenantRegistry {
             .map_err(|error| StoreError::Engine(error.into()))?;
         let links = Arc::new(SignedLinks::new(store, name, &self.base));
         let offload =
-            OffloadStack::of_tenant(Arc::new(spool), links.clone(), Arc::new(self.events.clone()));
+            OffloadStack::for_tenant(Arc::new(spool), links.clone(), Arc::new(self.events.clone()));
         serve::add_offloading(&mut server_config, &self.settings, &offload);
         server_config.links = true;
         server_config.cleanup = Some(OffloadStack::interval(&self.settings));
@@ -244,7 +244,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tenants for TenantRegistry {
-    fn known(&self, name: &str) -> Option<Tenant> {
+    fn cached(&self, name: &str) -> Option<Tenant> {
         let now = Instant::now();
         let mut all = lock(&self.tenants);
         let entry = all.get_mut(name).filter(|entry| now < entry.until)?;
@@ -257,7 +257,7 @@ impl Tenants for TenantRegistry {
         if lock(&self.unknown_tenants).get(name).is_some_and(|until| now < *until) {
             return Ok(None);
         }
-        let Some(row) = self.database.known(name)? else {
+        let Some(row) = self.database.find_tenant(name)? else {
             self.cache_unknown(name, now);
             return Ok(None);
         };
@@ -294,7 +294,7 @@ impl Tenants for TenantRegistry {
     }
 
     fn ready(&self) -> Result<(), StoreError> {
-        self.database.known("").map(drop)
+        self.database.find_tenant("").map(drop)
     }
 }
 
@@ -314,7 +314,7 @@ impl ApiKeyLookup for StoredKeys {
     fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
         let stored = self.0.key(id)?;
         Ok(stored.and_then(|stored| {
-            let scopes = Scopes::of_words(stored.scopes.iter().map(String::as_str));
+            let scopes = Scopes::from_words(stored.scopes.iter().map(String::as_str));
             let digest = stored.digest.try_into().ok()?;
             let mut record = KeyRecord::new(id, &stored.tenant, digest, scopes);
             record.expires = stored.expires;

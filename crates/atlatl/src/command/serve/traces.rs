@@ -89,7 +89,7 @@ impl Traces {
         let traces = Self::to_collector(has_service_name).ok();
         if traces.is_none() {
             // The error is not shown: it may contain a URL with a password.
-            Output::remark(format_args!("{endpoint} is no URL: no traces are sent"));
+            Output::remark(format_args!("{endpoint} is not a URL: no traces are sent"));
         }
         traces
     }
@@ -153,16 +153,16 @@ impl CollectorClient {
                 self.failing.store(false, Ordering::Relaxed);
                 return;
             }
-            Ok(response) => format!("it answers with status {}", response.status().as_u16()),
-            Err(ureq::Error::Timeout(_)) => "it does not answer in time".to_owned(),
+            Ok(response) => format!("it returned status {}", response.status().as_u16()),
+            Err(ureq::Error::Timeout(_)) => "it did not respond in time".to_owned(),
             Err(ureq::Error::Io(_) | ureq::Error::ConnectionFailed) => {
                 "it cannot be reached".to_owned()
             }
-            Err(ureq::Error::HostNotFound) => "there is no such host".to_owned(),
-            Err(_) => "the request cannot be made".to_owned(),
+            Err(ureq::Error::HostNotFound) => "host not found".to_owned(),
+            Err(_) => "the request failed".to_owned(),
         };
         if !self.failing.swap(true, Ordering::Relaxed) {
-            Output::remark(format_args!("traces do not get to the collector: {why}"));
+            Output::remark(format_args!("cannot send traces to the collector: {why}"));
         }
     }
 }

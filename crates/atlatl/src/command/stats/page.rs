@@ -57,11 +57,11 @@ impl Display for Body<'_> {
             f,
             "<h2>How it is counted</h2>\n<p class=\"faint\">Tokens are those of the o200k vocabulary. \
              <em>Measured</em> means that every token was counted, <em>estimated</em> that a sample or \
-             the number of characters was. Net is what the results would have taken, less their \
-             descriptors, everything a model was told when it asked about them, and the definitions of \
-             the extraction tools, for each session that listed them. Results that were too small to be \
-             stored are not part of it. What a client would have cut off by itself counts as saved, and \
-             what a model reads from a stored file with a shell of its own is not seen.</p>"
+             the number of characters was. Net is what the results would have taken, minus their \
+             descriptors, the replies to queries about them, and the definitions of the extraction tools, \
+             for each session that listed them. Results that were too small to be stored are not \
+             included. What a client would have truncated counts as saved, and what a model reads from a \
+             stored file with its own shell is not counted.</p>"
         )
     }
 }

@@ -35,7 +35,7 @@ fn a_program_that_was_moved_is_a_fault_and_the_fix_says_what_to_write() {
     let run = doctor(&program, &["--no-start"]);
     let found = findings(&run, "atlatl-command");
     assert_eq!((found.len(), run.status), (2, 1), "{run}");
-    assert_eq!(found[0]["says"], "it starts /gone/atlatl, and there is no such program");
+    assert_eq!(found[0]["says"], "it starts /gone/atlatl, which does not exist");
     let fix =
         format!("in [DIR]/{CLAUDE_CODE}, write \"{}\" in place of \"/gone/atlatl\"", atlatl());
     assert_eq!(found[0]["fix"], fix);
@@ -178,7 +178,7 @@ fn an_install_whose_file_is_gone_or_was_edited_is_a_warning() {
     fs::remove_file(program.path("home/.cursor/mcp.json")).unwrap();
     let run = doctor(&program, &["--no-start"]);
     let fix = warning(&run, "install-journal", "home/.cursor/mcp.json");
-    assert_eq!(fix, "atlatl uninstall --client cursor (forgets it)", "{run}");
+    assert_eq!(fix, "atlatl uninstall --client cursor (removes the record)", "{run}");
     assert_eq!(program.run(&["uninstall", "--client", "cursor"]).status, 0);
     is_well(&doctor(&program, &["--no-start"]));
 }

@@ -27,7 +27,7 @@ fn a_wrong_value_and_a_file_that_is_none_are_faults() {
     // A directory instead of the file, which not even root can read.
     let program = machine().file(&format!("{FILE}/x"), "");
     let fix = fault(&doctor(&program, &[]), "config", FILE);
-    assert_eq!(fix, format!("put a file that you can read at [DIR]/{FILE}, or nothing"));
+    assert_eq!(fix, format!("make [DIR]/{FILE} readable, or remove it"));
     fs::remove_dir_all(program.path(FILE)).unwrap();
     is_well(&doctor(&program, &[]));
 }

@@ -65,7 +65,7 @@ fn a_store_that_another_process_holds_is_a_warning() {
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
     let run = doctor(&program, &[]);
     let fix = warning(&run, "memory-store", FILE);
-    assert_eq!(fix, format!("fuser -v [DIR]/{FILE}, and end what hangs"));
+    assert_eq!(fix, format!("fuser -v [DIR]/{FILE}, and end the process that hangs"));
     db.execute_batch("ROLLBACK").unwrap();
     is_well(&doctor(&program, &[]));
 }
@@ -102,7 +102,7 @@ fn a_model_that_is_not_there_or_not_whole_is_a_fault() {
     let program = machine().file("model/tokenizer.json", "{}");
     let run = doctor(&program, &["--set", "memory.embedder=local:/gone/model"]);
     let fix = fault(&run, "embedder", "/gone/model");
-    assert_eq!(fix, "put it right, or --set memory.embedder=\"none\"");
+    assert_eq!(fix, "fix the configuration, or --set memory.embedder=\"none\"");
     let set = format!("memory.embedder=local:{}", program.path("model").display());
     let run = doctor(&program, &["--set", &set]);
     fault(&run, "embedder", "[DIR]/model");

@@ -45,7 +45,7 @@ fn a_server_that_ends_at_once_is_a_fault_with_its_last_words() {
     let says = finding(&run, "server-start")["says"].as_str().unwrap().to_owned();
     assert_eq!(
         says,
-        "it ended with status 3 before it answered; its last words: \"no <U+001B>[2J key\""
+        "it ended with status 3 before it answered; its last output: \"no <U+001B>[2J key\""
     );
     fs::write(program.path("bin/server"), fake(KNOWN, &[])).unwrap();
     is_well(&doctor(&program, &[]));
@@ -57,7 +57,7 @@ fn a_server_that_hangs_is_a_fault_and_is_ended_with_all_it_started() {
     let run = doctor(&program, &[]);
     fault(&run, "server-start", "s in [DIR]/home/.claude.json");
     let says = finding(&run, "server-start")["says"].as_str().unwrap().to_owned();
-    assert_eq!(says, "it did not answer `initialize` within 10 s; its last words: \"waiting\"");
+    assert_eq!(says, "it did not answer `initialize` within 10 s; its last output: \"waiting\"");
     let pid = fs::read_to_string(program.path("home/pid")).unwrap();
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "it runs on");
 }
@@ -109,7 +109,7 @@ fn names_that_a_client_does_not_take_are_a_warning() {
     assert_eq!((found.len(), run.status), (2, 0), "{run}");
     assert!(found[0]["about"].to_string().contains("(Cursor)"), "{run}");
     assert!(
-        found[0]["says"].to_string().contains(&format!("leaves out or cuts {tool} (68)")),
+        found[0]["says"].to_string().contains(&format!("omits or truncates {tool} (68)")),
         "{run}"
     );
     assert_eq!(

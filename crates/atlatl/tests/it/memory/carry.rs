@@ -96,22 +96,22 @@ fn what_is_exported_is_private_and_writes_over_nothing() {
     status: 2
     --- stdout
     --- stderr
-    error: Markdown needs a folder: a file each
-    hint: --to FOLDER names it
+    error: Markdown needs a folder, with one file per memory
+    hint: use --to FOLDER
     ");
     insta::assert_snapshot!(export(&["--form", "markdown", "--to", "taken"]), @"
     status: 1
     --- stdout
     --- stderr
     error: taken is not empty
-    hint: --force writes into it, over files of the same memories
+    hint: use --force to write into it and overwrite files of the same memories
     ");
     insta::assert_snapshot!(export(&["--to", "taken.jsonl"]), @"
     status: 1
     --- stdout
     --- stderr
-    error: taken.jsonl is there already
-    hint: --force writes over it
+    error: taken.jsonl already exists
+    hint: use --force to overwrite it
     ");
     assert_eq!(fs::read_to_string(program.path("work/taken.jsonl")).unwrap(), "mine");
     assert_eq!(export(&["--to", "taken.jsonl", "--force"]).status, 0);

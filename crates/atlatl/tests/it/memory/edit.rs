@@ -58,8 +58,8 @@ fn flags_change_what_they_name() {
     status: 2
     --- stdout
     --- stderr
-    error: no editor is known: neither VISUAL nor EDITOR is set
-    hint: say what to change: --title, --content, --tag, --status …
+    error: no editor: neither VISUAL nor EDITOR is set
+    hint: use options: --title, --content, --tag, --status …
     ");
 }
 

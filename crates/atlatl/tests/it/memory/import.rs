@@ -73,7 +73,7 @@ fn a_different_one_of_the_same_id_stays_unless_replaced() {
     --- stdout
     stored 1, unchanged 1, kept 1, replaced 0, failed 0
     --- stderr
-    note: a different memory of the same id was kept; --replace takes the new one
+    note: a different memory with the same id was kept; use --replace to overwrite it
     ");
     let replaced = program.run(&["memory", "import", "--replace", "b.jsonl"]).json();
     assert_eq!(counts(&replaced), [0, 1, 0, 1, 0]);
@@ -113,7 +113,7 @@ fn json_comes_as_an_object_an_array_or_a_graph() {
     error: bad.json:4: `id`: expected a string, found 7
     error: bad.json:4: `document`: expected an object, found 5
     error: bad.json:4: `document`: expected an object, found an array
-    error: bad.json:4: the file ends too soon
+    error: bad.json:4: unexpected end of file
     ");
     assert_eq!(program.run(&["memory", "list"]).json()["total_matches"], 9);
 }
@@ -178,8 +178,8 @@ fn paths_are_looked_at_before_anything_is_read() {
     status: 2
     --- stdout
     --- stderr
-    error: b.txt: what it holds is not known
-    hint: names end in .jsonl, .json, .jsonld or .md
+    error: b.txt: unknown file type
+    hint: supported extensions: .jsonl, .json, .jsonld and .md
     ");
     insta::assert_snapshot!(program.run(&["memory", "import", "a.jsonl", "none.md"]), @"
     status: 1

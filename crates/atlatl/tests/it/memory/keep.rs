@@ -219,7 +219,7 @@ fn what_makes_no_sense_is_refused() {
       ]
     }
     --- stderr
-    note: 00000000-0000-0000-0000-000000000000 was not there
+    note: 00000000-0000-0000-0000-000000000000 did not exist
     "#);
     let postgres = ["--set", "memory.store=postgres://ann:hidden@db/m?sslmode=require", "list"];
     insta::assert_snapshot!(refused(&postgres), @"
@@ -243,7 +243,7 @@ fn what_makes_no_sense_is_refused() {
     --- stdout
     --- stderr
     error: [DIR]/work/text.db is not a usable memory store: not a SQLite file
-    hint: name another file: --set memory.store=sqlite:PATH
+    hint: use another file: --set memory.store=sqlite:PATH
     ");
 }
 
@@ -264,8 +264,8 @@ fn the_beginning_of_an_id_is_enough_while_it_is_the_only_one() {
     status: 1
     --- stdout
     --- stderr
-    error: aaaaaaaa begins several ids: aaaaaaaa-1000-7000-8000-000000000000, aaaaaaaa-2000-7000-8000-000000000000
-    hint: type more of it
+    error: aaaaaaaa is ambiguous: aaaaaaaa-1000-7000-8000-000000000000, aaaaaaaa-2000-7000-8000-000000000000
+    hint: use more digits of the id
     ");
 }
 
@@ -278,8 +278,8 @@ fn forgotten_is_gone_and_a_slip_costs_nothing() {
     status: 2
     --- stdout
     --- stderr
-    error: there is no terminal to confirm a permanent deletion on
-    hint: --yes does not ask
+    error: cannot ask for confirmation: not a terminal
+    hint: use --yes to skip the confirmation
     ");
     let slip = program.run(&["memory", "forget", "--yes", &ids[0], "ffffffff"]);
     assert_eq!(slip.status, 1, "{slip}");
@@ -295,7 +295,7 @@ fn forgotten_is_gone_and_a_slip_costs_nothing() {
     --- stdout
     forgot 1 memory
     --- stderr
-    note: [ID 1] was not there
+    note: [ID 1] did not exist
     ");
 }
 

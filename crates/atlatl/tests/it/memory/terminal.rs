@@ -38,8 +38,8 @@ fn forgetting_asks_and_no_is_the_default() {
     let id = add(&program, &["Keep \u{1b}[2J me."]);
     for no in ["n\n", "\n", "yessir\n"] {
         let (shown, status) = at_a_terminal(&program, &["memory", "forget", &id], no);
-        assert!(shown.contains("Forget \"Keep <U+001B>[2J me.\" for good? [y/N] "), "{shown}");
-        assert!(status == 1 && shown.contains("nothing was forgotten"), "{shown}");
+        assert!(shown.contains("Delete \"Keep <U+001B>[2J me.\" permanently? [y/N] "), "{shown}");
+        assert!(status == 1 && shown.contains("nothing was deleted"), "{shown}");
     }
     let (shown, status) = at_a_terminal(&program, &["memory", "forget", &id], "y\n");
     assert!(status == 0 && shown.contains("forgot 1 memory"), "{shown}");

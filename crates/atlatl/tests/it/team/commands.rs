@@ -21,7 +21,7 @@ fn a_database_is_made_once_and_says_what_it_is() {
         "{run}"
     );
     let run = program.run(&["--output", "human", "db", "migrate", "--as", &owner]);
-    assert_eq!((run.status, &*run.stdout), (0, "nothing to do: it is up to date\n"), "{run}");
+    assert_eq!((run.status, &*run.stdout), (0, "the schema is up to date\n"), "{run}");
 
     let about = program.run(&["db", "check"]).json();
     assert_eq!((&about["role"], &about["schema"]), (&APP.into(), &about["known"]), "{about}");
@@ -42,7 +42,7 @@ fn whoever_owns_the_schema_cannot_use_it_and_a_file_is_no_database() {
     let program = using(&owner);
     let run = program.run(&["db", "migrate", "--as", &owner]);
     assert_eq!(run.status, 2, "{run}");
-    assert!(run.stderr.contains("policies do not bind an owner"), "{run}");
+    assert!(run.stderr.contains("row-level security does not apply to an owner"), "{run}");
     let run = Program::new().run(&["db", "check"]);
     assert_eq!(run.status, 2, "{run}");
     assert!(run.stderr.contains("--set memory.store=postgres://"), "{run}");

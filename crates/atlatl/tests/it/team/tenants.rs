@@ -129,7 +129,7 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     let human = |args: &[&str]| house.run(&[args, &["--output", "human"]].concat());
     let bound = human(&["tenants", "create", "ann", "--memories", "2000"]);
     let said =
-        "ann was there; from now on it has at most 2,000 memories and any number of requests";
+        "ann already existed; its limits are at most 2,000 memories and any number of requests";
     assert_eq!(bound.stdout.trim_end(), said, "{bound}");
     let none = human(&["keys", "list", "--tenant", "cyd"]);
     assert!(none.stderr.contains("there is no key of cyd"), "{none}");

@@ -99,7 +99,7 @@ pub(super) fn read_values(
     match splitter.end() {
         InputEnd::Clean | InputEnd::Value => Ok(()),
         InputEnd::Truncated => {
-            importer.reject(&format!("{name}:{}", splitter.line()), "the file ends too soon")
+            importer.reject(&format!("{name}:{}", splitter.line()), "unexpected end of file")
         }
     }
 }
