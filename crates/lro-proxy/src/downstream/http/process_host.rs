@@ -105,7 +105,7 @@ impl ProcessHost {
             return match sent {
                 Ok(()) => StatusCode::ACCEPTED.into_response(),
                 Err(ProcessEnded) => {
-                    Problem::new(StatusCode::BAD_GATEWAY, "the server ended").into_response()
+                    Problem::new(StatusCode::BAD_GATEWAY, "the server exited").into_response()
                 }
             };
         };
