@@ -87,7 +87,7 @@ fn what_is_no_store_is_refused_and_left_alone() {
     drop(db);
     let before = std::fs::read(&other).unwrap();
     let refused = SqliteStore::open(&other).unwrap_err();
-    assert!(refused.to_string().contains("another program"), "{refused}");
+    assert!(refused.to_string().contains("another application"), "{refused}");
     assert!(std::fs::read(&other).unwrap() == before, "not a byte was changed");
 
     let later = home.path().join("later.db");

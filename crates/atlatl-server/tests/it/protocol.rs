@@ -109,7 +109,9 @@ fn the_prompt_puts_memories_into_a_conversation_and_typing_is_helped() {
         assert!(text.contains("The crane is red.") && text.contains("1 of 1"), "{text}");
         let none = client
             .request("prompts/get", json!({"name": "recall", "arguments": {"topic": "plane"}}));
-        assert!(none["messages"][0]["content"]["text"].as_str().unwrap().starts_with("Nothing"));
+        assert!(
+            none["messages"][0]["content"]["text"].as_str().unwrap().starts_with("No memories")
+        );
         for odd in [json!({"name": "x"}), json!({"name": "recall"})] {
             assert_eq!(client.response("prompts/get", odd)["error"]["code"], -32602);
         }

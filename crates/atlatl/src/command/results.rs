@@ -28,9 +28,9 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Browse a stored result, or print its beginning
     ///
-    /// On a terminal, opens a table that you can scroll, search, sort and filter by SQL;
-    /// `?` lists its keys. In a pipe, with --output or --plain, prints a summary and the
-    /// beginning. With --original, writes the payload as the tool returned it.
+    /// On a terminal, opens a table that you can scroll, search, sort and filter by
+    /// SQL; `?` lists its keys. In a pipe, with --output or --plain, prints a summary
+    /// and the beginning. With --original, writes the payload as the tool returned it.
     #[command(verbatim_doc_comment)]
     Show(show::ShowArgs),
     /// Print the path of a stored result's file

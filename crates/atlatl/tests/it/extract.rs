@@ -154,7 +154,7 @@ fn what_is_wrong_is_said_with_a_hint() {
     hint: Use --query or --sql.
     ");
     insta::assert_snapshot!(fails(&["--read", "5"]), @"
-    error: --read 5: no range
+    error: --read 5: invalid range
     hint: --read 0..2000, --read lines:10..20, --read records:5..
     ");
     assert!(fails(&[]).contains("required"));

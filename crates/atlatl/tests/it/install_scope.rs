@@ -149,7 +149,10 @@ fn g70_a_projects_file_has_the_projects_scope_and_other_projects_do_not_see_it()
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     // A model that follows the hint does not repeat the call forever.
-    assert!(said.contains("again, once") && said.contains("atlatl doctor"), "{said}");
+    assert!(
+        said.contains("Repeat the call that returned it, once") && said.contains("atlatl doctor"),
+        "{said}"
+    );
     assert!(!said.contains("Retrying does not help"), "{said}");
 }
 

@@ -225,7 +225,7 @@ fn an_invalid_server_url_is_reported_before_anything_is_sent() {
     for (url, told) in [
         ("http://example.com/mcp", "https://"),
         ("ftp://example.com", "unsupported scheme"),
-        ("example", "no URL"),
+        ("example", "expected a URL"),
         ("https://user:SECRET@example.com/mcp", "in a header"),
     ] {
         let run = program.run(&["proxy", "--url", url]);
@@ -235,7 +235,7 @@ fn an_invalid_server_url_is_reported_before_anything_is_sent() {
     let header = ["proxy", "--url", "https://example.com/mcp", "--header", "X-Key: ${NO_SUCH}"];
     let run = program.run(&header);
     assert_eq!(run.status, 2, "{run}");
-    assert!(run.stderr.contains("no variable NO_SUCH"), "{run}");
+    assert!(run.stderr.contains("environment variable NO_SUCH is not set"), "{run}");
     let run = program.run(&["proxy"]);
     assert_eq!(run.status, 2, "{run}");
 }

@@ -112,7 +112,7 @@ fn what_is_no_table_is_refused() {
     fs::copy(&weights, directory.join("more.safetensors")).unwrap();
     refused(directory, "", "2 safetensors files");
     fs::write(directory.join("tokenizer.json"), "{}").unwrap();
-    refused(directory, "tokenizer.json", "no tokenizer");
+    refused(directory, "tokenizer.json", "not a tokenizer");
 }
 
 /// `[UNK]`, `[CLS]`, north, east, south.

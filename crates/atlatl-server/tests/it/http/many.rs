@@ -379,7 +379,7 @@ fn a_tenant_keeps_no_more_memories_than_it_may() {
     assert_eq!(post(&served, "/v1/memories", &ann, &new_memory()).status, 201);
     let full = post(&served, "/v1/memories", &ann, &new_memory());
     full.is_problem(507);
-    assert!(full.json()["detail"].to_string().contains("there are 4 memories"), "{full:?}");
+    assert!(full.json()["detail"].to_string().contains("at most 4 memories"), "{full:?}");
     let full = tool(&served, &ann, "capture_memory", &new_memory()).json()["result"].clone();
     assert_eq!(full["isError"], true, "{full}");
     assert!(full["content"][0]["text"].to_string().contains("4 memories"), "{full}");

@@ -112,7 +112,7 @@ const DEFAULT_LIMIT_JSON: usize = 1000;
 pub(crate) struct ListArgs {
     #[command(flatten)]
     selection: FilterArgs,
-    /// Sort order: newest, oldest or changed
+    /// Order: newest, oldest or changed
     #[arg(long, value_name = "ORDER", default_value = "newest")]
     order: Order,
     /// Maximum number [default: 20; 1000 in a pipe]

@@ -169,7 +169,7 @@ fn an_install_whose_file_is_gone_or_was_edited_is_a_warning() {
     edit(&program, "home/.cursor/mcp.json", "/usr/bin/env", moved.to_str().unwrap());
     let run = doctor(&program, &["--no-start"]);
     let fix = warning(&run, "install-journal", "home/.cursor/mcp.json");
-    let original = fix.split("as it was: ").nth(1).unwrap();
+    let original = fix.split("the original: ").nth(1).unwrap();
     assert!(
         original.starts_with("jq -r .original [DIR]/home/.local/state/atlatl/installs/"),
         "{run}"

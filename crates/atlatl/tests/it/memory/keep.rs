@@ -235,7 +235,7 @@ fn what_makes_no_sense_is_refused() {
     --- stdout
     --- stderr
     error: memory.embedder: invalid endpoint URL
-    hint: none, openai:URL#MODEL or local:DIRECTORY
+    hint: use none, openai:URL#MODEL or local:DIRECTORY
     ");
     std::fs::write(program.path("work/text.db"), "no database, but a text of some length").unwrap();
     insta::assert_snapshot!(refused(&["--set", "memory.store=sqlite:text.db", "list"]), @"

@@ -99,7 +99,7 @@ fn write(url: &str, text: &str, ledger: &Mutex<Ledger>) {
     match answer.status {
         201 => ledger.acknowledged.push(text.to_owned()),
         503 if answer.body.contains("the outcome is unknown") => {
-            ledger.unsure.push(text.to_owned())
+            ledger.unsure.push(text.to_owned());
         }
         503 if answer.headers.contains("retry-after: ") => ledger.refused += 1,
         _ => panic!("{answer:?}"),
