@@ -267,7 +267,8 @@ fn descriptors() -> Vec<Value> {
             estimated: assessment.estimate.tokens,
             score_range: Some((0.12, 1.0)),
             total_matches: None,
-            further_texts: 0,
+            around: &[],
+            further_texts: &[],
         };
         for extraction in [Extraction::Shell, Extraction::Native] {
             let size = |preview| {

@@ -2,12 +2,13 @@
 //!
 //! Trusted fields (guidance, recipes, labels) contain constants, numbers, our references and our
 //! paths. Content of the result appears in data fields only: `top_namespaces`, `line_schema`,
-//! `fields` and `preview`, which are bounded and have invisible characters escaped.
+//! `fields`, `lro.around`, `lro.notes` and `lro.preview`, which are bounded and have invisible characters escaped.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::around::{self, Around, Note, OuterMember, TableNote};
 use super::guidance::{JqRecipe, OptionalFields, recipes};
 use super::operation::{Detail, saturating};
 use super::reference::Location;
@@ -20,6 +21,8 @@ use crate::shape::OmittedFields;
 use crate::stats::RecordStats;
 use crate::tokens::{Measure, Tokens};
 
+/// The most tokens of a compact descriptor; the preview shrinks to fit.
+const COMPACT_LIMIT_TOKENS: u64 = 850;
 /// The token budget of the field list in a compact descriptor.
 const FIELDS_BUDGET_TOKENS: u64 = 190;
 
@@ -74,6 +77,15 @@ pub struct Lro {
     /// The number of stored parts, if more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<u32>,
+    /// The members around the records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub around: Option<Around>,
+    /// The other tables of the same document.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<TableNote>,
+    /// The other parts: short texts, and the sizes of the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<Note>,
     /// The first records or characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
@@ -140,6 +152,9 @@ pub struct CompactSummary {
     /// A lower bound instead, if there were too many distinct fields to track.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_fields_at_least: Option<usize>,
+    /// The number of first records whose values are described in `fields`, if not all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fields_of_first_records: Option<u64>,
 }
 
 /// The facts about a stored result from which its descriptor is built.
@@ -167,8 +182,10 @@ pub struct DescriptorInput<'a> {
     pub score_range: Option<(f64, f64)>,
     /// The number of matches, if the set has fewer.
     pub total_matches: Option<u64>,
-    /// The number of further texts of the tool result that are stored with it.
-    pub further_texts: u32,
+    /// The members around the records.
+    pub around: &'a [OuterMember<'a>],
+    /// The further texts of the tool result that are stored with it.
+    pub further_texts: &'a [&'a str],
 }
 
 /// Options of a descriptor.
@@ -221,20 +238,16 @@ impl DescriptorInput<'_> {
         detail: Option<Detail>,
         options: DescriptorOptions,
     ) -> CompactDescriptor {
-        let (count, kind) = match &self.found.content {
-            Content::Records(records) => (Some(records.count), "records"),
-            Content::Document => (None, "json"),
-            Content::Text => (None, "text"),
-            Content::Binary => (None, "binary"),
-        };
+        let (count, kind) =
+            (self.found.records().map(|records| records.count), self.found.content.kind());
         let (fields, left_out) = self.fields();
         let (more_fields, more_fields_at_least) = match left_out {
             OmittedFields::Exactly(0) => (None, None),
             OmittedFields::Exactly(more) => (Some(more), None),
             OmittedFields::AtLeast(more) => (None, Some(more)),
         };
-        CompactDescriptor {
-            lro: self.lro(options.preview),
+        let mut descriptor = CompactDescriptor {
+            lro: self.lro(Tokens(0)),
             offloaded: true,
             summary: CompactSummary {
                 count,
@@ -247,6 +260,7 @@ impl DescriptorInput<'_> {
                 score_range: self.score_range,
                 more_fields,
                 more_fields_at_least,
+                fields_of_first_records: self.survey.values.examined(),
             },
             file_path: self.place.as_str().to_owned(),
             fields,
@@ -258,10 +272,17 @@ impl DescriptorInput<'_> {
                 self.place,
                 self.id.reference(),
             ),
-        }
+        };
+        // The preview gets what the rest leaves.
+        let rest = serde_json::to_string(&descriptor).unwrap_or_default();
+        let left = COMPACT_LIMIT_TOKENS.saturating_sub(Measure::from_bytes(rest.as_bytes()).cost());
+        let budget = Tokens(options.preview.0.min(left));
+        (descriptor.lro.preview, descriptor.lro.preview_cut) = self.preview(budget);
+        descriptor
     }
 
-    fn lro(&self, budget: Tokens) -> Lro {
+    /// The preview within `budget`, and whether it is truncated.
+    fn preview(&self, budget: Tokens) -> (Option<Preview>, Option<bool>) {
         let preview = match &self.found.content {
             _ if budget.0 == 0 => None,
             Content::Records(_) => Preview::of_records(&self.survey.head, budget),
@@ -269,33 +290,34 @@ impl DescriptorInput<'_> {
             Content::Binary => None,
         };
         let cut = preview.as_ref().is_some_and(|(_, cut)| *cut == PreviewExtent::Abridged);
+        (preview.map(|(preview, _)| preview), cut.then_some(true))
+    }
+
+    fn lro(&self, budget: Tokens) -> Lro {
+        let (preview, preview_cut) = self.preview(budget);
+        let is_table = |path: &String| self.survey.tables.iter().any(|table| table.path == *path);
+        let members: Vec<OuterMember<'_>> =
+            self.around.iter().filter(|member| !is_table(&member.path)).cloned().collect();
+        let (notes, notes_cost) = around::notes(self.further_texts, !members.is_empty());
+        let around_budget = Tokens(around::BUDGET.0.saturating_sub(notes_cost));
         Lro {
             reference: self.id.reference(),
             expires_at: self.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true),
             total_matches: self.total_matches,
             readable_path: self.readable_path,
-            parts: (self.further_texts > 0).then_some(self.further_texts + 1),
-            preview: preview.map(|(preview, _)| preview),
-            preview_cut: cut.then_some(true),
+            parts: u32::try_from(self.further_texts.len() + 1).ok().filter(|parts| *parts > 1),
+            around: Around::new(&members, around_budget),
+            tables: around::tables(&self.survey.tables),
+            notes,
+            preview,
+            preview_cut,
         }
     }
 
     /// As many fields as fit the budget, and the number of omitted ones.
     fn fields(&self) -> (Map<String, Value>, OmittedFields) {
-        let all = self.survey.shape.fields();
-        let mut budget = FIELDS_BUDGET_TOKENS;
-        let mut listed = Map::new();
-        for (name, types) in &all {
-            let cost = Measure::from_bytes(name.as_bytes()).cost()
-                + Measure::from_bytes(types.as_bytes()).cost()
-                + 2;
-            if cost > budget {
-                break;
-            }
-            budget -= cost;
-            listed.insert(name.clone(), Value::String(types.clone()));
-        }
-        let unlisted = all.len() - listed.len();
+        let (listed, _) = self.survey.values.describe(FIELDS_BUDGET_TOKENS);
+        let unlisted = self.survey.shape.fields().len().saturating_sub(listed.len());
         let left_out = match self.survey.shape.fields_left_out() {
             OmittedFields::Exactly(more) => OmittedFields::Exactly(more + unlisted),
             OmittedFields::AtLeast(more) => OmittedFields::AtLeast(more + unlisted),

@@ -95,7 +95,19 @@ pub fn in_one_line(
                 None => format!("{} records", records.count),
             },
             format!("{} | jq -c . | head -n 5", location.records()),
-            format!("lro_extract(ref=\"{reference}\", query=\".\", limit=5)"),
+            match detail {
+                // Every memory has these fields.
+                Some(_) => format!(
+                    "lro_extract(ref=\"{reference}\", recipe=1) or sql=\"SELECT namespace, count(*) \
+                     FROM results GROUP BY 1\""
+                ),
+                None => format!(
+                    "lro_extract(ref=\"{reference}\", sql=\"SELECT <field>, count(*) FROM results \
+                     GROUP BY 1\") or WHERE <field> = '<value>'; nested: <field> ->> '$.<inner>'. jq: \
+                     query=\"\u{2026}\" per record, whole=true over all. with={{\"b\":\"lro:\u{2026}\"}} \
+                     adds a result"
+                ),
+            },
         ),
         Content::Document => (
             "One JSON document".to_owned(),
@@ -104,8 +116,12 @@ pub fn in_one_line(
         ),
         Content::Text => (
             "Text".to_owned(),
-            location.piped_into("head -c 2000"),
-            format!("read_large_output(ref=\"{reference}\", start=0, end=2000)"),
+            location.piped_into("grep -n '<word>'"),
+            format!(
+                "search_large_output(ref=\"{reference}\", pattern=\"<word>\") or \
+                 lro_extract(ref=\"{reference}\", sql=\"SELECT count(*) FROM results WHERE text LIKE \
+                 '%<word>%'\"); a line is a row (line, text)"
+            ),
         ),
         Content::Binary => (
             "Binary data".to_owned(),

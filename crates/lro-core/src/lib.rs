@@ -18,9 +18,11 @@
 //! assert_eq!(assessment.decision.delivery, Delivery::Inline);
 //! ```
 
+mod around;
 pub mod config;
 mod decide;
 mod descriptor;
+mod field_stats;
 pub mod guidance;
 mod operation;
 pub mod outline;
@@ -36,6 +38,7 @@ pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
 
+pub use around::{Around, Note, OuterMember, TableNote, members_of_payload, texts_around_json};
 pub use decide::{
     Assessment, LinesError, assess, assess_detected_result, assess_payload, assess_result,
     payload_record_lines, record_lines,
@@ -54,7 +57,7 @@ pub use preview::{Preview, PreviewExtent};
 pub use reference::{InvalidReference, Location, Reference, ResultId};
 pub use sanitize::{escape_invisible, escape_invisible_json, excerpt, is_invisible, is_visible};
 pub use shape::{OmittedFields, Presence, Shape};
-pub use stats::RecordStats;
+pub use stats::{RecordStats, TableStats};
 pub use threshold::{
     DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, FixedPolicy, Policies,
     Policy, Rules, Threshold,

@@ -4,7 +4,7 @@
 //! that are not text. A first record that exceeds the budget is records with its long strings, arrays
 //! and objects truncated and marked. The stored data is not affected.
 
-mod truncate;
+pub(crate) mod truncate;
 
 use serde::Serialize;
 use serde_json::value::RawValue;

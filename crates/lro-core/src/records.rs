@@ -7,9 +7,14 @@
 //!
 //! *The* record array is the root, if that is an array; otherwise the largest array reached through
 //! object members alone, provided it makes up at least half of the document, or holds only objects
-//! and has less than a kilobyte around it. Anything else is stored as one document.
+//! and has less than a kilobyte around it. Without one, the same holds for maps of records, and for
+//! the largest of several tables that make up half of the document together. Other tables of the
+//! document are [`SiblingTable`]s. Anything else is stored as one document.
+//!
+//! JSON may have a short text before and after it, such as a sentence or a code fence.
 
 mod detect;
+mod json;
 mod lines;
 mod table;
 
@@ -19,6 +24,8 @@ use lro_json::{Scanner, TokenVisitor};
 use serde::{Deserialize, Serialize};
 
 pub use self::detect::Detector;
+pub(crate) use self::json::MAP_KEY;
+use self::json::contains;
 pub use self::lines::{FirstPassStats, RecordLines};
 pub use self::table::{Column, Delimiter};
 use crate::tokens::Measure;
@@ -33,6 +40,67 @@ pub struct Detected {
     pub content: Content,
     /// The measure of the whole payload.
     pub measure: Measure,
+    /// The other tables of a document, the largest first.
+    pub tables: Vec<SiblingTable>,
+    /// The range of the JSON, if the payload has text before or after it.
+    pub json_range: Option<Range<u64>>,
+}
+
+/// A table of a document besides the main one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SiblingTable {
+    /// The table name in SQL: the member name if that is an identifier, otherwise `t2`, `t3`, ….
+    pub name: String,
+    /// The records.
+    pub records: RecordSet,
+}
+
+/// The most tables of a document besides the main one.
+const MAX_SIBLING_TABLES: usize = 7;
+/// The longest table name.
+const MAX_TABLE_NAME_LEN: usize = 40;
+
+/// The tables besides the one with `main_span`, without those that overlap with it or are in another
+/// table.
+fn sibling_tables(main_span: Option<&Range<u64>>, mut sets: Vec<RecordSet>) -> Vec<SiblingTable> {
+    let span = |set: &RecordSet| set.form.span().cloned().unwrap_or_default();
+    sets.sort_by_key(|set| std::cmp::Reverse(span(set).end - span(set).start));
+    let mut chosen: Vec<Range<u64>> = main_span.into_iter().cloned().collect();
+    let mut names = vec!["results".to_owned()];
+    let mut tables = Vec::new();
+    for records in sets {
+        let range = span(&records);
+        let overlaps =
+            chosen.iter().any(|other| contains(other, &range) || contains(&range, other));
+        if overlaps || tables.len() == MAX_SIBLING_TABLES {
+            continue;
+        }
+        let name = table_name(records.form.path().last().map_or("", String::as_str))
+            .filter(|name| !names.contains(name))
+            .unwrap_or_else(|| format!("t{}", tables.len() + 2));
+        names.push(name.clone());
+        chosen.push(range);
+        tables.push(SiblingTable { name, records });
+    }
+    tables
+}
+
+/// The table name for a member, if the member name is an identifier.
+fn table_name(member: &str) -> Option<String> {
+    let name = member.to_ascii_lowercase();
+    let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let starts = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b == b'_');
+    let reserved = ["sqlite_", "pragma_", "json_"].iter().any(|prefix| name.starts_with(prefix));
+    let numbered = name
+        .strip_prefix('t')
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()));
+    let valid = starts
+        && name.len() <= MAX_TABLE_NAME_LEN
+        && name.bytes().all(is_word)
+        && !reserved
+        && !numbered;
+    valid.then_some(name)
 }
 
 /// The format of a payload.
@@ -47,6 +115,18 @@ pub enum Content {
     Text,
     /// Bytes that are not UTF-8 text.
     Binary,
+}
+
+impl Content {
+    /// The name of the format, as in a descriptor.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Records(_) => "records",
+            Self::Document => "json",
+            Self::Text => "text",
+            Self::Binary => "binary",
+        }
+    }
 }
 
 /// The records of a payload.
@@ -73,6 +153,14 @@ pub enum RecordForm {
         /// The bytes between its brackets.
         span: Range<u64>,
     },
+    /// The members of a JSON object, each an object itself. A record has its key as the member
+    /// `_key`, before its own members.
+    Map {
+        /// The member names that lead to it; empty for the root.
+        path: Vec<String>,
+        /// The bytes between its braces.
+        span: Range<u64>,
+    },
     /// One JSON value per line (JSONL).
     Lines {
         /// The offset of the first value.
@@ -87,6 +175,24 @@ pub enum RecordForm {
         /// The columns, in order.
         columns: Vec<Column>,
     },
+}
+
+impl RecordForm {
+    /// The bytes of the records inside a JSON document.
+    pub fn span(&self) -> Option<&Range<u64>> {
+        match self {
+            Self::Array { span, .. } | Self::Map { span, .. } => Some(span),
+            Self::Lines { .. } | Self::Table { .. } => None,
+        }
+    }
+
+    /// The member names that lead to the records.
+    pub fn path(&self) -> &[String] {
+        match self {
+            Self::Array { path, .. } | Self::Map { path, .. } => path,
+            Self::Lines { .. } | Self::Table { .. } => &[],
+        }
+    }
 }
 
 impl Detected {
@@ -111,20 +217,19 @@ impl Detected {
 #[error("the payload changed between finding its records and writing them")]
 pub struct PayloadChanged;
 
-/// A payload without its records: valid JSON with an empty array at `at`.
+/// A payload without its records: valid JSON with an empty array or object at `at`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// The JSON of the payload without the records and without white space between lexemes. It is
     /// text and not a value, so that every lexeme is preserved.
     pub json: String,
-    /// The byte offset of the records in `json`, after the opening bracket.
+    /// The byte offset of the records in `json`, after the opening bracket or brace.
     pub at: usize,
 }
 
 impl Envelope {
-    /// Removes the records from `payload`. `None` if the records are not an array.
-    pub fn parse(payload: &[u8], records: &RecordSet) -> Option<Self> {
-        let RecordForm::Array { span, .. } = &records.form else { return None };
+    /// Removes the records at `span` from `payload`, one JSON document. `None` if it is not that.
+    pub fn parse(payload: &[u8], span: &Range<u64>) -> Option<Self> {
         let (start, end) = (usize::try_from(span.start).ok()?, usize::try_from(span.end).ok()?);
         let around = [payload.get(..start)?, payload.get(end..)?].concat();
         let unmarked = around.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&around);

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use lro_json::{TokenKind, TokenVisitor, decode};
 
+use super::field_stats::{FieldStats, FieldStatsBuilder};
 use super::operation::Detail;
-use super::records::Column;
+use super::records::{Column, SiblingTable};
 use super::sanitize;
 use super::shape::{Presence, Shape, ShapeBuilder};
 
@@ -26,6 +27,32 @@ pub struct RecordStats {
     pub top_namespaces: Vec<String>,
     /// The first complete lines; the beginning of the first line if that is too long.
     pub head: String,
+    /// The values of the fields.
+    pub(crate) values: FieldStats,
+    /// The other tables of the same document.
+    pub tables: Vec<TableStats>,
+}
+
+/// Statistics about a table besides the main one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableStats {
+    /// The table name in SQL.
+    pub name: String,
+    /// The member names that lead to the table, joined by dots.
+    pub path: String,
+    /// The size of the record lines, in bytes.
+    pub bytes: u64,
+    /// The statistics about its records.
+    pub stats: RecordStats,
+}
+
+impl TableStats {
+    /// The statistics about the records of `table`, whose lines have `bytes` bytes.
+    pub fn new(table: &SiblingTable, bytes: u64, stats: RecordStats) -> Self {
+        let path = table.records.form.path().join(".");
+        Self { name: table.name.clone(), path, bytes, stats }
+    }
 }
 
 impl RecordStats {
@@ -62,6 +89,7 @@ pub(crate) struct RecordStatsBuilder {
     at_namespace: bool,
     head: Vec<u8>,
     head_full: bool,
+    values: FieldStatsBuilder,
 }
 
 /// Where the shape comes from.
@@ -98,6 +126,7 @@ impl RecordStatsBuilder {
             at_namespace: false,
             head: Vec::new(),
             head_full: false,
+            values: FieldStatsBuilder::default(),
         }
     }
 
@@ -106,8 +135,9 @@ impl RecordStatsBuilder {
         self.count += records;
     }
 
-    /// Keeps the first of the written lines.
+    /// Keeps the first of the written lines, and examines their values.
     pub(crate) fn add_lines(&mut self, lines: &[u8]) {
+        self.values.add_lines(lines);
         if !self.head_full {
             let free = MAX_HEAD_BYTES - self.head.len();
             self.head.extend_from_slice(&lines[..lines.len().min(free)]);
@@ -122,7 +152,7 @@ impl RecordStatsBuilder {
             ShapeSource::Columns(shape) => shape.clone(),
         };
         let top_namespaces = self.namespaces.top();
-        RecordStats { count: self.count, shape, top_namespaces, head: String::new() }
+        RecordStats { count: self.count, shape, top_namespaces, ..RecordStats::default() }
     }
 
     pub(crate) fn finish(self) -> RecordStats {
@@ -139,6 +169,8 @@ impl RecordStatsBuilder {
             },
             top_namespaces,
             head: valid_utf8_prefix(head),
+            values: self.values.finish(),
+            tables: Vec::new(),
         }
     }
 }

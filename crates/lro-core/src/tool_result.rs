@@ -11,7 +11,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::records::{Content, Detected, RecordForm};
+use crate::records::{Content, Detected};
 use lro_json::{decode, same_lexemes};
 
 /// A parsed tool result.
@@ -166,9 +166,25 @@ fn parts<'a>(structured: Option<&'a str>, mut texts: Vec<Part<'a>>) -> Vec<Part<
     texts
 }
 
-/// Joins several text blocks into records if each is a JSON object or array.
-fn joined(texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
-    if texts.len() < 2 || !texts.iter().all(|part| is_container(&part.payload)) {
+/// The main part of several texts is a structured one if the largest is at most this many times as
+/// large.
+const MIN_STRUCTURED_SHARE: usize = 4;
+
+/// Joins several text blocks into records if each is a JSON object or array. Otherwise the main part
+/// comes first.
+fn joined(mut texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
+    if texts.len() < 2 {
+        return texts;
+    }
+    if !texts.iter().all(|part| is_container(&part.payload)) {
+        // A structured part, unless another is much larger; then the largest; of equal ones the first.
+        let largest = texts.iter().map(|part| part.payload.len()).max().unwrap_or_default();
+        let rank = |part: &Part<'_>| {
+            let len = part.payload.len();
+            (len * MIN_STRUCTURED_SHARE >= largest && is_structured(&part.payload), len)
+        };
+        let main = (0..texts.len()).rev().max_by_key(|n| rank(&texts[*n])).unwrap_or_default();
+        texts[..=main].rotate_right(1);
         return texts;
     }
     let lines: Vec<&str> = texts.iter().map(|part| part.payload.trim()).collect();
@@ -177,12 +193,21 @@ fn joined(texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
 }
 
 fn is_container(text: &str) -> bool {
-    let one = match Detected::detect(text.as_bytes()).content {
-        Content::Document => true,
-        Content::Records(records) => matches!(records.form, RecordForm::Array { .. }),
-        _ => false,
-    };
-    one && text.trim_start().starts_with(['{', '['])
+    if !text.trim_start().starts_with(['{', '[']) {
+        return false;
+    }
+    let detected = Detected::detect(text.as_bytes());
+    detected.json_range.is_none()
+        && match detected.content {
+            Content::Document => true,
+            Content::Records(records) => records.form.span().is_some(),
+            _ => false,
+        }
+}
+
+/// Whether `text` is a JSON document or contains records.
+fn is_structured(text: &str) -> bool {
+    matches!(Detected::detect(text.as_bytes()).content, Content::Records(_) | Content::Document)
 }
 
 fn same_json(json: &str, text: &str) -> bool {

@@ -191,7 +191,7 @@ fn store(spool: &ObjectSpool, id: ResultId, bytes: &[u8]) -> Outcome {
     for chunk in bytes.chunks(CHUNK) {
         draft.write(chunk)?;
     }
-    draft.commit(StoredForm::Text, None)?;
+    draft.commit(StoredForm::Text.into())?;
     Ok(())
 }
 

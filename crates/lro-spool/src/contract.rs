@@ -69,7 +69,7 @@ fn put(
 ) -> Result<(), SpoolError> {
     let mut draft = spool.create(new(n, Extension::Txt, created_at))?;
     draft.write(text)?;
-    draft.commit(StoredForm::Text, None).map(drop)
+    draft.commit(StoredForm::Text.into()).map(drop)
 }
 
 fn all<R: PositionedRead + ?Sized>(from: &R) -> Vec<u8> {
@@ -97,7 +97,7 @@ fn nothing_is_visible_before_the_commit(spool: &dyn Spool) {
     assert!(spool.list().expect("listed").is_empty());
     assert_eq!(spool.sweep(at(0)).expect("swept").leftovers, 0, "a live draft is no leftover");
     draft.write(b" and half").expect("written");
-    let listed = draft.commit(StoredForm::Text, None).expect("committed");
+    let listed = draft.commit(StoredForm::Text.into()).expect("committed");
     assert_eq!(spool.list().expect("listed"), [listed]);
     assert_eq!(all(&*spool.open(&id(1).into(), at(0)).expect("opened")), b"half and half");
 }
@@ -115,7 +115,7 @@ fn a_dropped_draft_leaves_nothing(spool: &dyn Spool) {
 fn the_header_comes_first_and_any_place_can_be_read(spool: &dyn Spool) {
     let mut draft = spool.create(new(1, Extension::Jsonl, at(0))).expect("created");
     draft.write(b"{\"n\":1}\n").expect("written");
-    let listed = draft.commit(StoredForm::Lines, None).expect("committed");
+    let listed = draft.commit(StoredForm::Lines.into()).expect("committed");
     let reader = spool.open(&id(1).into(), at(0)).expect("opened");
     let bytes = all(&*reader);
     let mut lines = bytes.split(|b| *b == b'\n');
@@ -141,7 +141,7 @@ fn parts_are_kept_apart(spool: &dyn Spool) {
     assert!(draft.write_part(PartNumber(0), b"x").is_err());
     assert!(draft.write_part(PartNumber(3), b"x").is_err());
     draft.write(b"data").expect("written");
-    let listed = draft.commit(StoredForm::Binary, None).expect("committed");
+    let listed = draft.commit(StoredForm::Binary.into()).expect("committed");
     let parts: Vec<_> = listed.sidecar.parts.iter().map(|part| (part.role, part.bytes)).collect();
     assert_eq!(parts, [(PartRole::Original, 4), (PartRole::Text, 1)]);
     let reader = spool.open(&id(1).into(), at(0)).expect("opened");

@@ -5,6 +5,7 @@
 //! keeps one core busy and copying them into the page cache another, so that doing both in turn would
 //! add up.
 
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::thread::JoinHandle;
@@ -13,16 +14,17 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::payload::{Payload, Unreadable, each_piece};
 use lro_core::records::{
-    Detected, Envelope, FirstPassStats, PayloadChanged, RecordForm, RecordLines, RecordSet,
+    Detected, Envelope, FirstPassStats, PayloadChanged, RecordLines, RecordSet, SiblingTable,
 };
 use lro_core::{
-    Detail, LinesError, OffloadHeader, Operation, RecordStats, ResultId, Tokens, payload,
+    Detail, LinesError, OffloadHeader, Operation, RecordStats, ResultId, TableStats, Tokens,
+    payload,
 };
 
 use crate::address::Extension;
 use crate::error::SpoolError;
-use crate::sidecar::{NewResult, PartRole, StoredForm};
-use crate::spool::{Draft, PartNumber, ResultInfo, Spool};
+use crate::sidecar::{Layout, NewResult, PartNumber, PartRole, StoredForm, StoredTable};
+use crate::spool::{Draft, ResultInfo, Spool};
 
 /// The most bytes around a record array that are kept in the sidecar. With more, the payload is
 /// stored unchanged, so that neither memory nor the sidecar grows with it.
@@ -87,13 +89,24 @@ impl From<LinesError> for EncodeError {
     }
 }
 
+/// Writes the record lines of a table besides the main one.
+struct TableWriter {
+    table: SiblingTable,
+    part: PartNumber,
+    lines: Box<RecordLines>,
+    bytes: u64,
+}
+
 /// Writes a payload to a spool. Dropping it before [`finish`](Self::finish) leaves nothing behind.
 pub struct StoreWriter {
     writer: DraftWriter,
     form: StoredForm,
     records: Option<(RecordSet, Box<RecordLines>)>,
-    /// The bytes outside the record array, including white space.
+    /// The bytes of the JSON outside the records, including white space.
     around: Option<Vec<u8>>,
+    /// The range of the JSON in the payload.
+    json_range: Range<u64>,
+    tables: Vec<TableWriter>,
     original: Option<PartNumber>,
     fed: u64,
     expected: u64,
@@ -142,18 +155,21 @@ impl StoreWriter {
             ttl: what.ttl,
         })?;
         let expected = what.found.measure.bytes;
-        let around = match records.map(|records| &records.form) {
-            Some(RecordForm::Array { span, .. }) => {
-                Some(expected.saturating_sub(span.end - span.start))
-            }
-            _ => None,
-        };
+        let json_range = what.found.json_range.clone().unwrap_or(0..expected);
+        let span = records.and_then(|records| records.form.span());
+        let around = span
+            .map(|span| (json_range.end - json_range.start).saturating_sub(span.end - span.start));
         let kept = around.is_some_and(|bytes| bytes <= MAX_ENVELOPE_BYTES);
-        let original = if form == StoredForm::Table || (around.is_some() && !kept) {
-            Some(draft.add_part(PartRole::Original)?)
-        } else {
-            None
-        };
+        let keep_original = form == StoredForm::Table
+            || (around.is_some() && !kept)
+            || what.found.json_range.is_some();
+        let original = if keep_original { Some(draft.add_part(PartRole::Original)?) } else { None };
+        let mut tables = Vec::new();
+        for table in &what.found.tables {
+            let part = draft.add_part(PartRole::Table)?;
+            let lines = Box::new(RecordLines::new(&table.records));
+            tables.push(TableWriter { table: table.clone(), part, lines, bytes: 0 });
+        }
         let lines = |records| match surveyed {
             Some(surveyed) => RecordLines::surveyed(records, surveyed),
             None => RecordLines::new(records),
@@ -163,6 +179,8 @@ impl StoreWriter {
             form,
             records: records.map(|records| (records.clone(), Box::new(lines(records)))),
             around: kept.then(Vec::new),
+            json_range,
+            tables,
             original,
             fed: 0,
             expected,
@@ -183,22 +201,21 @@ impl StoreWriter {
             self.writer.write(self.original, &mut self.out)?;
         }
         if let Some((records, lines)) = &mut self.records {
-            if let (Some(around), RecordForm::Array { span, .. }) =
-                (&mut self.around, &records.form)
-            {
-                let cut = |at: u64| {
-                    let inside = usize::try_from(at.saturating_sub(self.fed));
-                    inside.unwrap_or(usize::MAX).min(chunk.len())
-                };
-                around.extend_from_slice(&chunk[..cut(span.start)]);
-                around.extend_from_slice(&chunk[cut(span.end)..]);
+            if let (Some(around), Some(span)) = (&mut self.around, records.form.span()) {
+                around.extend_from_slice(clip(chunk, self.fed, self.json_range.start..span.start));
+                around.extend_from_slice(clip(chunk, self.fed, span.end..self.json_range.end));
             }
             lines.feed(chunk, &mut self.out)?;
             self.lines += self.out.len() as u64;
             self.writer.write(None, &mut self.out)?;
         } else {
-            self.out.extend_from_slice(chunk);
+            self.out.extend_from_slice(clip(chunk, self.fed, self.json_range.clone()));
             self.writer.write(None, &mut self.out)?;
+        }
+        for table in &mut self.tables {
+            table.lines.feed(chunk, &mut self.out)?;
+            table.bytes += self.out.len() as u64;
+            self.writer.write(Some(table.part), &mut self.out)?;
         }
         self.fed += chunk.len() as u64;
         Ok(())
@@ -224,17 +241,25 @@ impl StoreWriter {
             return Err(PayloadChanged.into());
         }
         let (mut envelope, mut survey) = (None, RecordStats::default());
-        if let Some((mut records, lines)) = self.records {
+        let mut records_range = None;
+        if let Some((records, lines)) = self.records {
             survey = lines.finish(&mut self.out)?;
             self.lines += self.out.len() as u64;
             self.writer.write(None, &mut self.out)?;
-            if let Some(around) = self.around {
-                if let RecordForm::Array { span, .. } = &mut records.form {
-                    // The records are already cut out, so their span is empty.
-                    span.end = span.start;
-                }
-                envelope = Some(Envelope::parse(&around, &records).ok_or(PayloadChanged)?);
+            if let (Some(around), Some(span)) = (self.around, records.form.span()) {
+                // The records are already cut out, so their span is empty.
+                let at = span.start - self.json_range.start;
+                envelope = Some(Envelope::parse(&around, &(at..at)).ok_or(PayloadChanged)?);
             }
+            records_range = records.form.span().filter(|_| self.original.is_some()).cloned();
+        }
+        let mut tables = Vec::new();
+        for TableWriter { table, part, lines, mut bytes } in self.tables {
+            let stats = lines.finish(&mut self.out)?;
+            bytes += self.out.len() as u64;
+            self.writer.write(Some(part), &mut self.out)?;
+            tables.push(StoredTable { name: table.name.clone(), count: stats.count });
+            survey.tables.push(TableStats::new(&table, bytes, stats));
         }
         let mut draft = self.writer.finish()?;
         if let Some(payload) = exact
@@ -246,11 +271,15 @@ impl StoreWriter {
                 Ok::<_, EncodeError>(draft.write_part(part, piece)?)
             })?;
         }
-        for text in texts {
-            let part = draft.add_part(PartRole::Text)?;
-            draft.write_part(part, text.as_bytes())?;
+        let mut layout = Layout { envelope, records_range, tables, ..self.form.into() };
+        if !texts.is_empty() {
+            let part = draft.add_part(PartRole::Texts)?;
+            for text in texts {
+                draft.write_part(part, text.as_bytes())?;
+                layout.texts.push(text.len() as u64);
+            }
         }
-        Ok((draft.commit(self.form, envelope)?, survey))
+        Ok((draft.commit(layout)?, survey))
     }
 }
 
@@ -278,6 +307,15 @@ pub fn store_payload(
     storing.finish_exact(texts, exact)
 }
 
+/// The part of `chunk`, which begins at `at`, that is in `range`.
+fn clip(chunk: &[u8], at: u64, range: Range<u64>) -> &[u8] {
+    let inside = |offset: u64| {
+        usize::try_from(offset.saturating_sub(at)).unwrap_or(usize::MAX).min(chunk.len())
+    };
+    let (from, to) = (inside(range.start), inside(range.end));
+    &chunk[from.min(to)..to]
+}
+
 /// Whether the stored form restores every byte of `payload`. Only white space is ever lost, so
 /// comparing sizes is enough.
 fn restores_exactly(
@@ -297,7 +335,7 @@ fn restores_exactly(
             let bytes = payload.bytes();
             bytes == lines && payload::part(payload, bytes.saturating_sub(1)..bytes)? == b"\n"
         }
-        (StoredForm::Array | StoredForm::Table | StoredForm::Records, _) => false,
+        (StoredForm::Array | StoredForm::Map | StoredForm::Table | StoredForm::Records, _) => false,
         _ => true,
     })
 }

@@ -27,10 +27,9 @@ use self::os::{Lock, retry_interrupted};
 use self::usage_log::{PendingOp, UsageLog};
 use crate::address::{Address, DirEntryName, FileName, ResultFile, Scope};
 use crate::error::{Foreign, SpoolError};
-use crate::sidecar::NewResult;
+use crate::sidecar::{NewResult, PartNumber};
 use crate::spool::{
-    Draft, PartNumber, PositionedRead, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
-    Tombstones,
+    Draft, PositionedRead, ResultInfo, Scratch, Spool, StoredResult, SweepReport, Tombstones,
 };
 
 /// A spool in a directory. Clones share it.

@@ -66,8 +66,12 @@ pub use fs::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing, os};
 pub use memory::MemorySpool;
 #[cfg(feature = "object")]
 pub use object::{Bucket, InvalidTenant, ObjectOptions, ObjectSpool};
-pub use restore::{RestoreError, records_offset, restore_part, restore_payload};
-pub use sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
+pub use restore::{
+    RestoreError, Section, open_text, records_offset, restore_payload, restore_text,
+};
+pub use sidecar::{
+    FurtherPart, Layout, NewResult, PartNumber, PartRole, Sidecar, StoredForm, StoredTable,
+};
 pub use spool::{
-    Draft, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
+    Draft, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport,
 };

@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use lro_core::ResultId;
-use lro_core::records::Envelope;
 
 use crate::address::Address;
 use crate::address::{Extension, FileName};
 use crate::error::{Foreign, SpoolError, SpoolLimit};
-use crate::sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
+use crate::sidecar::{FurtherPart, Layout, NewResult, PartNumber, PartRole, Sidecar};
 use crate::spool::{
-    Draft, PartNumber, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult,
-    SweepReport, Usage,
+    Draft, PositionedRead, Quota, ResultInfo, Scratch, Spool, StoredResult, SweepReport, Usage,
 };
 
 /// A spool in memory. Clones share it.
@@ -216,15 +214,11 @@ impl Draft for MemoryDraft {
         Ok(())
     }
 
-    fn commit(
-        self: Box<Self>,
-        form: StoredForm,
-        envelope: Option<Envelope>,
-    ) -> Result<ResultInfo, SpoolError> {
+    fn commit(self: Box<Self>, layout: Layout) -> Result<ResultInfo, SpoolError> {
         let Self { shared, new, name, files, roles } = *self;
         let sizes = files[1..].iter().map(|file| file.len() as u64);
         let parts = roles.iter().zip(sizes).map(|(r, bytes)| FurtherPart::new(*r, bytes)).collect();
-        let sidecar = Sidecar::new(&new, form, envelope, files[0].len() as u64, parts);
+        let sidecar = Sidecar::new(&new, layout, files[0].len() as u64, parts);
         let info = ResultInfo::new(name, None, sidecar);
         let more = files.iter().map(|file| file.len() as u64).sum();
         let mut state = shared.state();

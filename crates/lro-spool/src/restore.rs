@@ -4,10 +4,11 @@
 //! lines; anything else comes back byte for byte.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use crate::error::SpoolError;
-use crate::sidecar::{PartRole, StoredForm};
-use crate::spool::{PartNumber, PositionedRead, StoredResult};
+use crate::sidecar::{PartNumber, PartRole, StoredForm};
+use crate::spool::{PositionedRead, StoredResult};
 
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -32,7 +33,7 @@ pub fn restore_payload(stored: &dyn StoredResult, out: &mut dyn Write) -> Result
     let kept = sidecar.parts.iter().position(|part| part.role == PartRole::Original);
     if let Some(index) = kept {
         let number = u16::try_from(index + 1).map_err(|_| RestoreError::Unknown)?;
-        return restore_part(stored, PartNumber(number), out);
+        return copy(&*stored.part(PartNumber(number))?, 0, |chunk| out.write_all(chunk));
     }
     match (sidecar.content, &sidecar.envelope) {
         (StoredForm::Array, Some(envelope)) => {
@@ -55,25 +56,149 @@ pub fn restore_payload(stored: &dyn StoredResult, out: &mut dyn Write) -> Result
             out.write_all(after.as_bytes())?;
             Ok(())
         }
+        (StoredForm::Map, Some(envelope)) => {
+            let around = envelope.json.split_at_checked(envelope.at);
+            let (before, after) = around.ok_or(RestoreError::Unknown)?;
+            out.write_all(before.as_bytes())?;
+            let mut members = MapMembers::default();
+            copy(stored, records_offset(stored)?, |chunk| members.write(chunk, out))?;
+            out.write_all(after.as_bytes())?;
+            Ok(())
+        }
         (StoredForm::Lines, _) => {
             copy(stored, records_offset(stored)?, |chunk| out.write_all(chunk))
         }
         (StoredForm::Document | StoredForm::Text | StoredForm::Binary, _) => {
             copy(stored, 0, |chunk| out.write_all(chunk))
         }
-        (StoredForm::Array | StoredForm::Records | StoredForm::Table, _) => {
+        (StoredForm::Array | StoredForm::Map | StoredForm::Records | StoredForm::Table, _) => {
             Err(RestoreError::Unknown)
         }
     }
 }
 
-/// Writes an additional part of a stored result to `out`.
-pub fn restore_part(
+/// Writes the further text with this number, from 1, to `out`. Returns false if there are fewer.
+pub fn restore_text(
     stored: &dyn StoredResult,
-    number: PartNumber,
+    number: u64,
     out: &mut dyn Write,
-) -> Result<(), RestoreError> {
-    copy(&*stored.part(number)?, 0, |chunk| out.write_all(chunk))
+) -> Result<bool, RestoreError> {
+    let Some(text) = open_text(stored, number)? else { return Ok(false) };
+    copy(&*text, 0, |chunk| out.write_all(chunk))?;
+    Ok(true)
+}
+
+/// Restores the members of an object from record lines: `{"_key":"a","n":1}` becomes `"a":{"n":1}`.
+#[derive(Default)]
+struct MapMembers {
+    state: MapState,
+    /// The number of bytes of the line that are read.
+    column: usize,
+    /// Whether a member was written.
+    started: bool,
+}
+
+/// The position in a line.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum MapState {
+    /// In the name `_key` and the opening quote of its value.
+    #[default]
+    Label,
+    /// In the key.
+    Key,
+    /// After a backslash in the key.
+    Escape,
+    /// After the key: a comma, or the closing brace.
+    AfterKey,
+    /// In the members of the record.
+    Members,
+}
+
+impl MapMembers {
+    fn write(&mut self, chunk: &[u8], out: &mut dyn Write) -> io::Result<()> {
+        let mut members = Vec::with_capacity(chunk.len());
+        for &byte in chunk {
+            self.column += 1;
+            match (self.state, byte) {
+                (_, b'\n') => {
+                    self.state = MapState::Label;
+                    self.column = 0;
+                }
+                (MapState::Label, _) => {
+                    if self.column == MAP_LABEL_LEN {
+                        if std::mem::replace(&mut self.started, true) {
+                            members.push(b',');
+                        }
+                        members.push(b'"');
+                        self.state = MapState::Key;
+                    }
+                }
+                (MapState::Key, b'"') => {
+                    members.extend_from_slice(b"\":{");
+                    self.state = MapState::AfterKey;
+                }
+                (MapState::Key, _) => {
+                    members.push(byte);
+                    if byte == b'\\' {
+                        self.state = MapState::Escape;
+                    }
+                }
+                (MapState::Escape, _) => {
+                    members.push(byte);
+                    self.state = MapState::Key;
+                }
+                (MapState::AfterKey, b',') => self.state = MapState::Members,
+                (MapState::AfterKey | MapState::Members, _) => {
+                    members.push(byte);
+                    self.state = MapState::Members;
+                }
+            }
+        }
+        out.write_all(&members)
+    }
+}
+
+/// The length of `{"_key":"`.
+const MAP_LABEL_LEN: usize = 9;
+
+/// Opens the further text with this number, from 1. `None` if there are fewer.
+pub fn open_text(
+    stored: &dyn StoredResult,
+    number: u64,
+) -> Result<Option<Box<dyn PositionedRead>>, SpoolError> {
+    let Some((part, range)) = stored.listed().sidecar.text_location(number) else {
+        return Ok(None);
+    };
+    Ok(Some(Box::new(Section::new(stored.part(part)?, range))))
+}
+
+/// A range of a source, as a source of its own.
+pub struct Section {
+    source: Box<dyn PositionedRead>,
+    range: Range<u64>,
+}
+
+impl Section {
+    /// The bytes of `source` in `range`, as far as it has them.
+    pub fn new(source: Box<dyn PositionedRead>, range: Range<u64>) -> Self {
+        let end = range.end.min(source.len());
+        Self { source, range: range.start.min(end)..end }
+    }
+}
+
+impl PositionedRead for Section {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, SpoolError> {
+        let left = self.len().saturating_sub(offset);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        if length == 0 {
+            return Ok(0);
+        }
+        self.source.read_at(self.range.start + offset, &mut buf[..length])
+    }
 }
 
 /// The offset of the first record line, after the header.

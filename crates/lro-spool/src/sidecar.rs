@@ -1,5 +1,6 @@
 //! The metadata of a new result, and the sidecar, the metadata of a stored result.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -66,9 +67,51 @@ pub struct Sidecar {
     /// The JSON around a record array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
+    /// The range of the records in the original payload, if that is a part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records_range: Option<Range<u64>>,
+    /// The lengths of the further texts, which are one after the other in the part for
+    /// [`PartRole::Texts`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<u64>,
+    /// The other tables of the document, in the order of the parts for [`PartRole::Table`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<StoredTable>,
     /// Additional parts; the first is number 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<FurtherPart>,
+}
+
+/// A table of a document besides the main one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StoredTable {
+    /// The table name in SQL.
+    pub name: String,
+    /// The number of records.
+    pub count: u64,
+}
+
+/// The layout of a payload in its stored form, as written by a draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Layout {
+    /// The form of the payload.
+    pub form: StoredForm,
+    /// The JSON around a record array.
+    pub envelope: Option<Envelope>,
+    /// The range of the records in the original payload, if that is a part.
+    pub records_range: Option<Range<u64>>,
+    /// The lengths of the further texts.
+    pub texts: Vec<u64>,
+    /// The other tables of the document.
+    pub tables: Vec<StoredTable>,
+}
+
+impl From<StoredForm> for Layout {
+    fn from(form: StoredForm) -> Self {
+        Self { form, envelope: None, records_range: None, texts: Vec::new(), tables: Vec::new() }
+    }
 }
 
 /// The form of a payload before it was stored.
@@ -78,6 +121,8 @@ pub struct Sidecar {
 pub enum StoredForm {
     /// The elements of a JSON array.
     Array,
+    /// The members of a JSON object.
+    Map,
     /// JSON lines.
     Lines,
     /// Records of unknown original form: the sidecar is lost.
@@ -96,7 +141,7 @@ impl StoredForm {
     /// Whether the file consists of a header and record lines.
     pub fn has_records(self) -> bool {
         match self {
-            Self::Array | Self::Lines | Self::Records | Self::Table => true,
+            Self::Array | Self::Map | Self::Lines | Self::Records | Self::Table => true,
             Self::Document | Self::Text | Self::Binary => false,
         }
     }
@@ -107,6 +152,7 @@ impl StoredForm {
         match content {
             Content::Records(records) => match records.form {
                 RecordForm::Array { .. } => Some(Self::Array),
+                RecordForm::Map { .. } => Some(Self::Map),
                 RecordForm::Lines { .. } => Some(Self::Lines),
                 RecordForm::Table { .. } => Some(Self::Table),
                 _ => None,
@@ -118,6 +164,10 @@ impl StoredForm {
         }
     }
 }
+
+/// The number of an additional part, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartNumber(pub u16);
 
 /// An additional part of a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +188,10 @@ pub enum PartRole {
     Original,
     /// Another text of the same tool result.
     Text,
+    /// All other texts of the same tool result, one after the other.
+    Texts,
+    /// The record lines of another table of the same document.
+    Table,
 }
 
 impl FurtherPart {
@@ -150,20 +204,23 @@ impl Sidecar {
     /// The metadata of a result at its commit.
     pub(crate) fn new(
         new: &NewResult,
-        content: StoredForm,
-        envelope: Option<Envelope>,
+        layout: Layout,
         bytes: u64,
         parts: Vec<FurtherPart>,
     ) -> Self {
+        let Layout { form, envelope, records_range, texts, tables } = layout;
         Self {
             header: new.header.clone(),
             tool: new.tool.chars().take(MAX_TOOL_CHARS).collect(),
             server: new.server.clone(),
-            content,
+            content: form,
             bytes,
             created_at: new.created_at,
             expires_at: end_of_life(new.created_at, new.ttl),
             envelope,
+            records_range,
+            texts,
+            tables,
             parts,
         }
     }
@@ -191,8 +248,40 @@ impl Sidecar {
             created_at,
             expires_at: end_of_life(created_at, ttl),
             envelope: None,
+            records_range: None,
+            texts: Vec::new(),
+            tables: Vec::new(),
             parts: Vec::new(),
         }
+    }
+
+    /// The other tables of the document, each with the part that contains its record lines.
+    pub fn table_parts(&self) -> impl Iterator<Item = (&StoredTable, PartNumber)> {
+        let parts = (1..).zip(&self.parts).filter(|(_, part)| part.role == PartRole::Table);
+        self.tables.iter().zip(parts.map(|(number, _)| PartNumber(number)))
+    }
+
+    /// The number of further texts of the same tool result.
+    pub fn further_texts(&self) -> usize {
+        let single = self.parts.iter().filter(|part| part.role == PartRole::Text).count();
+        single + self.texts.len()
+    }
+
+    /// The part that contains the further text with this number, from 1, and its range in it.
+    pub(crate) fn text_location(&self, number: u64) -> Option<(PartNumber, Range<u64>)> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        let with_role = |role| {
+            (1..)
+                .zip(&self.parts)
+                .filter(move |(_, part)| part.role == role)
+                .map(|(n, part)| (PartNumber(n), part))
+        };
+        if let Some((part, text)) = with_role(PartRole::Text).nth(index) {
+            return Some((part, 0..text.bytes));
+        }
+        let length = *self.texts.get(index)?;
+        let start = self.texts[..index].iter().sum::<u64>();
+        with_role(PartRole::Texts).next().map(|(part, _)| (part, start..start + length))
     }
 
     /// Whether the result has expired.

@@ -7,11 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
 use lro_core::ResultId;
-use lro_core::records::Envelope;
 
 use crate::address::{Address, FileName};
 use crate::error::{SpoolError, SpoolLimit};
-use crate::sidecar::{NewResult, PartRole, Sidecar, StoredForm};
+use crate::sidecar::{Layout, NewResult, PartNumber, PartRole, Sidecar};
 
 /// The most tombstones kept in memory.
 const MAX_TOMBSTONES: usize = 1024;
@@ -90,16 +89,8 @@ pub trait Draft: Send {
     fn write_part(&mut self, part: PartNumber, bytes: &[u8]) -> Result<(), SpoolError>;
 
     /// Makes the result durable, then visible.
-    fn commit(
-        self: Box<Self>,
-        form: StoredForm,
-        envelope: Option<Envelope>,
-    ) -> Result<ResultInfo, SpoolError>;
+    fn commit(self: Box<Self>, layout: Layout) -> Result<ResultInfo, SpoolError>;
 }
-
-/// The number of an additional part, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartNumber(pub u16);
 
 /// A stored result and its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]

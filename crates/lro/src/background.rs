@@ -13,7 +13,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use lro_core::tokens::{Estimate, Method};
 use lro_core::{Reference, Tokenizer, tokens};
-use lro_spool::{PartNumber, PartRole, RestoreError, StoredResult, restore_part, restore_payload};
+use lro_spool::{PartRole, RestoreError, StoredResult, restore_payload, restore_text};
 
 use super::event::{Event, EventKind, EventSink};
 use super::offloader::Offloader;
@@ -91,7 +91,7 @@ fn count(
 ) -> Result<Option<Estimate>, RestoreError> {
     let stored = spools.open(&job.result.0.into(), job.stored)?;
     let sidecar = &stored.listed().sidecar;
-    let texts = sidecar.parts.iter().filter(|part| part.role == PartRole::Text);
+    let texts = sidecar.parts.iter().filter(|part| part.role != PartRole::Original);
     let size = sidecar.bytes + texts.map(|part| part.bytes).sum::<u64>();
     if size > MAX_COUNTED_BYTES {
         return Ok(None);
@@ -111,15 +111,15 @@ fn count(
 
 /// The further texts of a result.
 fn further_texts(stored: &dyn StoredResult) -> Result<Vec<String>, RestoreError> {
-    let parts = stored.listed().sidecar.parts.iter().zip(1..);
-    let texts = parts.filter(|(part, _)| part.role == PartRole::Text);
-    texts
-        .map(|(_, number)| {
-            let mut text = Vec::new();
-            restore_part(stored, PartNumber(number), &mut text)?;
-            Ok(String::from_utf8_lossy(&text).into_owned())
-        })
-        .collect()
+    let mut texts = Vec::new();
+    for number in 1.. {
+        let mut text = Vec::new();
+        if !restore_text(stored, number, &mut text)? {
+            break;
+        }
+        texts.push(String::from_utf8_lossy(&text).into_owned());
+    }
+    Ok(texts)
 }
 
 /// Spec L2: the default interval of cleanup.

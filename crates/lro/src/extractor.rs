@@ -11,20 +11,33 @@ use lro_query::recipe::{self, RecipeNumber};
 use lro_query::search::Search;
 use lro_query::{Cancel, Page, Rest, Total, read};
 #[cfg(any(feature = "jq", feature = "sql"))]
-use lro_query::{Limits, QueryParams, QueryRequest, Source, Window, worker::Workers};
-use lro_spool::{PartNumber, PartRole, PositionedRead, StoredResult, records_offset};
+use lro_query::{Limits, QueryError, QueryParams, QueryRequest, Source, Window, worker::Workers};
+use lro_spool::{PositionedRead, StoredResult, open_text, records_offset};
 use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
 use crate::extract_error::ExtractError;
 use crate::offloader::micros;
+use crate::outside::{OutsideMatches, matches, searched};
 use crate::query::{
     LinkProvider, Query, QueryKind, Reply, ReplyBuilder, ReplyUnit, Spools, Values, body_budget,
     cost, match_to_json,
 };
+use crate::repair::{FieldPaths, unknown_table};
 
 /// The bytes per token that a read fetches for one reply; few tokens are longer.
 const READ_BYTES_PER_TOKEN: u64 = 16;
+
+/// The mistakes in one statement that are corrected.
+#[cfg(feature = "sql")]
+const MAX_REPAIRS: usize = 4;
+
+/// Larger texts are searched and read, but are no table.
+#[cfg(any(feature = "jq", feature = "sql"))]
+const MAX_TEXT_RECORDS_BYTES: u64 = 64 << 20;
+
+/// The matches outside the records that come before those in the records.
+const MAX_OUTSIDE_MATCHES: usize = 5;
 
 /// Runs queries on stored results.
 pub struct Extractor {
@@ -171,7 +184,7 @@ impl Extractor {
                 if let Some(limit) = self.time_limit {
                     search = search.deadline(Instant::now() + limit);
                 }
-                self.search(&*stored, &search)
+                self.search(&*stored, &search, *most)
             }
             QueryKind::Read { unit, start, end, part } => match *part {
                 0 => {
@@ -281,10 +294,58 @@ impl Extractor {
         #[cfg(feature = "jq")]
         if let Some((workers, limits)) = &self.workers {
             use lro_query::jq::JqQuery;
-            let query = if whole { JqQuery::whole(filter) } else { JqQuery::each(filter) };
-            let query = query.params(params(values)?);
-            let ask = QueryRequest::jq(&query, source(stored)?).window(window(page));
-            let answer = workers.run(&ask, limits, cancel)?;
+            let lines = text_records(stored)?;
+            let params = params(values)?;
+            let run = |query: JqQuery| {
+                let query = query.params(params.clone());
+                let source = source(stored, lines.as_ref())?;
+                let ask = QueryRequest::jq(&query, source).window(window(page));
+                Ok::<_, ExtractError>(workers.run(&ask, limits, cancel)?)
+            };
+            if whole {
+                let answer = run(JqQuery::whole(filter))?;
+                return Ok(self.worker_reply(&answer, ReplyUnit::Values, page));
+            }
+            let answer = run(JqQuery::each(filter));
+            // g18: a filter over the array (`map`, `group_by`, `.[] | …`) fails on every record.
+            let failed_on_all = match &answer {
+                Ok(answer) => answer.failed.as_ref().is_some_and(|failed| {
+                    failed.records == answer.records_read && answer.given == 0
+                }),
+                Err(ExtractError::Query(QueryError::Runtime { .. })) => true,
+                Err(_) => false,
+            };
+            if failed_on_all
+                && (has_records(stored) || lines.is_some())
+                && let Ok(over_all) = run(JqQuery::whole(filter))
+                && over_all.failed.is_none()
+                && over_all.given > 0
+            {
+                let mut reply = self.worker_reply(&over_all, ReplyUnit::Values, page);
+                reply.notes.push(
+                    "the filter ran once on the array of all records, as with whole=true"
+                        .to_owned(),
+                );
+                return Ok(reply);
+            }
+            let answer = answer?;
+            if !answer.unknown_fields.is_empty()
+                && let Some(original) = original_document(stored)?
+            {
+                let query = JqQuery::each(filter).params(params.clone());
+                let source = Source::document(&original);
+                let ask = QueryRequest::jq(&query, source).window(window(page));
+                if let Ok(answer) = workers.run(&ask, limits, cancel)
+                    && answer.failed.is_none()
+                    && answer.unknown_fields.is_empty()
+                    && answer.given > 0
+                {
+                    let mut reply = self.worker_reply(&answer, ReplyUnit::Values, page);
+                    let note = "the filter ran on the original document, which has these fields";
+                    reply.notes.push(note.to_owned());
+                    return Ok(reply);
+                }
+            }
             return Ok(self.worker_reply(&answer, ReplyUnit::Values, page));
         }
         Err(ExtractError::NotOffered { way: "jq" })
@@ -305,24 +366,95 @@ impl Extractor {
     ) -> Result<Reply, ExtractError> {
         #[cfg(feature = "sql")]
         if let Some((workers, limits)) = &self.workers {
-            let query = lro_query::sql::SqlQuery::new(statement).params(params(values)?);
-            let mut ask = QueryRequest::sql(&query, source(stored)?).window(window(page));
-            for (alias, stored) in with {
-                let alias: lro_query::Alias = alias.parse()?;
-                ask = ask.with(alias, source(&**stored)?);
-            }
-            let answer = workers.run(&ask, limits, cancel)?;
-            return Ok(self.worker_reply(&answer, ReplyUnit::Rows, page));
+            let params = params(values)?;
+            let lines = text_records(stored)?;
+            let further: Vec<Option<TextRecords>> = with
+                .iter()
+                .map(|(_, stored)| text_records(&**stored))
+                .collect::<Result<_, ExtractError>>()?;
+            let run = |statement: &str, table: Option<&str>| {
+                let query = lro_query::sql::SqlQuery::new(statement).params(params.clone());
+                let main = source(stored, lines.as_ref())?;
+                let mut ask = QueryRequest::sql(&query, main).window(window(page));
+                let tables = sibling_tables(stored, statement)?;
+                for (name, table) in &tables {
+                    ask = ask.with(name.parse()?, Source::lines(&**table, 0));
+                }
+                if let Some(table) = table {
+                    ask = ask.with(table.parse()?, main);
+                }
+                for ((alias, stored), lines) in with.iter().zip(&further) {
+                    let alias: lro_query::Alias = alias.parse()?;
+                    ask = ask.with(alias, source(&**stored, lines.as_ref())?);
+                }
+                Ok::<_, ExtractError>(workers.run(&ask, limits, cancel)?)
+            };
+            return self.repaired_sql(stored, statement, lines.as_ref(), page, run);
         }
         Err(ExtractError::NotOffered { way: "sql" })
+    }
+
+    /// Runs a statement with `run`. If SQLite refuses it for a typical mistake, runs it once more
+    /// without the mistake, and says so.
+    #[cfg(feature = "sql")]
+    fn repaired_sql(
+        &self,
+        stored: &dyn StoredResult,
+        statement: &str,
+        lines: Option<&TextRecords>,
+        page: Page,
+        run: impl Fn(&str, Option<&str>) -> Result<lro_query::Answer, ExtractError>,
+    ) -> Result<Reply, ExtractError> {
+        let mut statement = statement.to_owned();
+        let mut table = None;
+        let mut notes = Vec::new();
+        loop {
+            let error = match run(&statement, table.as_deref()) {
+                Ok(answer) => {
+                    let mut reply = self.worker_reply(&answer, ReplyUnit::Rows, page);
+                    reply.notes.extend(notes);
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            let ExtractError::Query(QueryError::Syntax { message, .. }) = &error else {
+                return Err(error);
+            };
+            if notes.len() == MAX_REPAIRS {
+                return Err(error);
+            }
+            if let Some(unknown) = unknown_table(message)
+                && table.is_none()
+                && stored.listed().sidecar.tables.is_empty()
+                && unknown.parse::<lro_query::Alias>().is_ok()
+            {
+                notes.push(format!("the table {} is read as results", json!(unknown)));
+                table = Some(unknown);
+                continue;
+            }
+            let paths = match lines {
+                Some(lines) => FieldPaths::read(lines, 0)?,
+                None if has_records(stored) => FieldPaths::read(stored, records_offset(stored)?)?,
+                None => return Err(error),
+            };
+            let Some(repair) = paths.repair(&statement, message) else { return Err(error) };
+            let (old, new) = repair.change;
+            notes.push(format!("{} is read as {}", json!(old), json!(new)));
+            statement = repair.statement;
+        }
     }
 
     /// The reply with the answers of a worker, within the token limit.
     #[cfg(any(feature = "jq", feature = "sql"))]
     fn worker_reply(&self, answer: &lro_query::Answer, unit: ReplyUnit, page: Page) -> Reply {
         let mut reply = self.reply_builder();
-        for line in answer.lines.split(|b| *b == b'\n') {
-            if line.is_empty() || !reply.add(line) {
+        let mut lines = answer.lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()).peekable();
+        while let Some(line) = lines.next() {
+            let mut more = 0;
+            while lines.next_if(|next| *next == line).is_some() {
+                more += 1;
+            }
+            if !reply.add_run(line, more) {
                 break;
             }
         }
@@ -362,19 +494,44 @@ impl Extractor {
         reply
     }
 
-    fn search(&self, stored: &dyn StoredResult, search: &Search) -> Result<Reply, ExtractError> {
+    /// Searches everything that is stored: the records or the text, the members around the records,
+    /// and the further texts.
+    fn search(
+        &self,
+        stored: &dyn StoredResult,
+        search: &Search,
+        most: usize,
+    ) -> Result<Reply, ExtractError> {
         let begin = if has_records(stored) { records_offset(stored)? } else { 0 };
-        let outcome = search.run(stored, begin)?;
+        let main = search.run(stored, begin)?;
+        let outside = OutsideMatches::find(stored, search)?;
+        // Matches outside come first and are few, so that they are not lost behind many others.
+        let first = if main.matches.is_empty() { usize::MAX } else { MAX_OUTSIDE_MATCHES };
         let mut reply = self.reply_builder();
-        for matched in &outcome.matches {
-            if !reply.add(match_to_json(matched).to_string().as_bytes()) {
+        let lines = outside.matches.iter().take(first).cloned();
+        for line in lines.chain(main.matches.iter().map(match_to_json)).take(most) {
+            if !reply.add(line.to_string().as_bytes()) {
                 break;
             }
         }
-        let mut reply = reply.finish(ReplyUnit::MatchingLines, outcome.total, 0);
+        let total = match main.total {
+            Total::Exactly(matching) => Total::Exactly(matching + outside.total),
+            Total::AtLeast(matching) => Total::AtLeast(matching + outside.total),
+        };
+        let mut reply = reply.finish(ReplyUnit::MatchingLines, total, 0);
         reply.next = None;
-        if reply.given < reply.total.number() {
+        let searched = searched(stored, main.lines, &outside);
+        if reply.total.number() == 0 {
+            reply.notes.push(format!("no match in {searched}"));
+        } else if reply.given < reply.total.number() {
             reply.notes.push("narrow the search to see the others".to_owned());
+        }
+        if outside.total > 0 {
+            reply.notes.push(format!(
+                "{} outside the {}: \"in\" or \"part\" says where",
+                matches(outside.total),
+                if has_records(stored) { "records" } else { "main text" }
+            ));
         }
         Ok(reply)
     }
@@ -438,14 +595,8 @@ fn further_text(
     stored: &dyn StoredResult,
     number: u64,
 ) -> Result<Box<dyn PositionedRead>, ExtractError> {
-    let parts = (1..).zip(&stored.listed().sidecar.parts);
-    let texts: Vec<PartNumber> = parts
-        .filter(|(_, part)| part.role == PartRole::Text)
-        .map(|(index, _)| PartNumber(index))
-        .collect();
-    let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
-    let part = *texts.get(index).ok_or(ExtractError::NoPart { number, further: texts.len() })?;
-    Ok(stored.part(part)?)
+    let further = stored.listed().sidecar.further_texts();
+    open_text(stored, number)?.ok_or(ExtractError::NoPart { number, further })
 }
 
 fn has_records(stored: &dyn StoredResult) -> bool {
@@ -453,11 +604,90 @@ fn has_records(stored: &dyn StoredResult) -> bool {
 }
 
 #[cfg(any(feature = "jq", feature = "sql"))]
-fn source(stored: &dyn StoredResult) -> Result<Source<'_>, ExtractError> {
-    match stored.listed().sidecar.content {
-        lro_spool::StoredForm::Text | lro_spool::StoredForm::Binary => Err(ExtractError::NoRecords),
+fn source<'a>(
+    stored: &'a dyn StoredResult,
+    lines: Option<&'a TextRecords>,
+) -> Result<Source<'a>, ExtractError> {
+    match (stored.listed().sidecar.content, lines) {
+        (_, Some(lines)) => Ok(Source::lines(lines, 0)),
+        (lro_spool::StoredForm::Text | lro_spool::StoredForm::Binary, None) => {
+            Err(ExtractError::NoRecords)
+        }
         _ => Ok(Source::stored(stored)?),
     }
+}
+
+/// The lines of a text as records with the fields `line`, from 0, and `text`.
+#[cfg(any(feature = "jq", feature = "sql"))]
+struct TextRecords(Vec<u8>);
+
+#[cfg(any(feature = "jq", feature = "sql"))]
+impl PositionedRead for TextRecords {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, lro_spool::SpoolError> {
+        lro_query::Bytes(&self.0).read_at(offset, buf)
+    }
+}
+
+/// The original document of records that are a part of it, unless it is too large for memory.
+#[cfg(feature = "jq")]
+fn original_document(stored: &dyn StoredResult) -> Result<Option<TextRecords>, ExtractError> {
+    let sidecar = &stored.listed().sidecar;
+    let is_document =
+        matches!(sidecar.content, lro_spool::StoredForm::Array | lro_spool::StoredForm::Map)
+            && sidecar.envelope.is_some()
+            && sidecar.texts.is_empty();
+    if !is_document || stored.len() > MAX_TEXT_RECORDS_BYTES {
+        return Ok(None);
+    }
+    let mut original = Vec::new();
+    match lro_spool::restore_payload(stored, &mut original) {
+        Ok(()) => Ok(Some(TextRecords(original))),
+        Err(lro_spool::RestoreError::Spool(error)) => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The lines of a text result, unless it is too large for memory.
+#[cfg(any(feature = "jq", feature = "sql"))]
+fn text_records(stored: &dyn StoredResult) -> Result<Option<TextRecords>, ExtractError> {
+    if stored.listed().sidecar.content != lro_spool::StoredForm::Text
+        || stored.len() > MAX_TEXT_RECORDS_BYTES
+    {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    let mut buf = vec![0; 256 * 1024];
+    loop {
+        let read = stored.read_at(text.len() as u64, &mut buf)?;
+        if read == 0 {
+            break;
+        }
+        text.extend_from_slice(&buf[..read]);
+    }
+    let mut records = Vec::with_capacity(text.len() + text.len() / 4);
+    for (number, line) in String::from_utf8_lossy(&text).lines().enumerate() {
+        records.extend_from_slice(format!("{{\"line\":{number},\"text\":").as_bytes());
+        records.extend_from_slice(json!(line).to_string().as_bytes());
+        records.extend_from_slice(b"}\n");
+    }
+    Ok(Some(TextRecords(records)))
+}
+
+/// Tables by name.
+#[cfg(feature = "sql")]
+type NamedTables = Vec<(String, Box<dyn PositionedRead>)>;
+
+/// The other tables of the same document that `statement` may use: loading one takes time.
+#[cfg(feature = "sql")]
+fn sibling_tables(stored: &dyn StoredResult, statement: &str) -> Result<NamedTables, ExtractError> {
+    let statement = statement.to_ascii_lowercase();
+    let sidecar = &stored.listed().sidecar;
+    let named = sidecar.table_parts().filter(|(table, _)| statement.contains(&table.name));
+    named.map(|(table, part)| Ok((table.name.clone(), stored.part(part)?))).collect()
 }
 
 #[cfg(any(feature = "jq", feature = "sql"))]

@@ -41,7 +41,10 @@ mod extractor;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod offloader;
+mod outside;
 mod query;
+#[cfg(feature = "sql")]
+mod repair;
 mod streaming;
 mod truncated;
 

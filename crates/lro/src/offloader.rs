@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use lro_core::config::{Config, DescriptorForm, OffloadConfig, PathMap};
-use lro_core::payload::{self, Payload};
-use lro_core::records::{Detector, FirstPassStats};
+use lro_core::payload::{self, Payload, Unreadable};
+use lro_core::records::{Content, Detector, FirstPassStats, RecordForm};
 use lro_core::threshold::Delivery;
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
     Assessment, DescriptorInput, DescriptorOptions, Detail, Extraction, Location, NoTokenizer,
-    Operation, Policies, RecordStats, Rules, Threshold, Tokenizer, Tokens, assess_detected_result,
-    assess_payload, payload_record_lines,
+    Operation, OuterMember, Policies, RecordStats, Rules, Threshold, Tokenizer, Tokens,
+    assess_detected_result, assess_payload, members_of_payload, payload_record_lines,
+    texts_around_json,
 };
 use lro_spool::{
     EncodeError, ResultInfo, Spool, SpoolError, SpoolLimit, StoreRequest, SweepReport,
@@ -30,6 +31,13 @@ const HEAD_BYTES: u64 = 64 * 1024;
 
 /// The default size up to which a payload stays in memory.
 const DEFAULT_MEMORY_CAP: usize = 64 << 20;
+
+/// The members around memories that the summary of their descriptor has as well, or that are for
+/// pages.
+const SUMMARIZED_MEMBERS: [&str; 5] = ["count", "total_matches", "next_cursor", "detail", "scores"];
+
+/// A full descriptor is used only for results that are at least this many times as long.
+const MIN_SAVINGS_FACTOR: u64 = 4;
 
 /// Offloads large results into a spool.
 pub struct Offloader {
@@ -266,7 +274,11 @@ impl Offloader {
         };
         // The preview of records uses their first lines instead.
         let head_bytes = if assessment.found.records().is_some() { 0 } else { HEAD_BYTES };
-        let head = payload::part(payload, 0..head_bytes)?;
+        let start = assessment.found.json_range.as_ref().map_or(0, |json| json.start);
+        let head = payload::part(payload, start..start + head_bytes)?;
+        let around_json = texts_around_json(payload, &assessment.found)?;
+        let texts: Vec<&str> =
+            around_json.iter().map(String::as_str).chain(further_texts.iter().copied()).collect();
         let detail = |stats: &RecordStats| detail(call, operation, stats);
         if let Some(stats) = &stats {
             request.detail = detail(&stats.survey());
@@ -274,7 +286,7 @@ impl Offloader {
             // The header contains the level and is written before the lines that show it.
             request.detail = detail(&payload_record_lines(payload, &assessment.found, 0)?.1);
         }
-        let (listed, stats) = store_payload(&*self.spool, request, payload, further_texts, stats)?;
+        let (listed, stats) = store_payload(&*self.spool, request, payload, &texts, stats)?;
         let detail = detail(&stats);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         // f06: the client may see the directory under another path.
@@ -282,6 +294,11 @@ impl Offloader {
         let links = self.links.as_ref().filter(|_| listed.path.is_none());
         let link = links.and_then(|links| links.link(listed.id(), seed.now));
         let set = SetFacts::from_listed(&listed);
+        let mut around = outer_members(&listed, payload, assessment)?;
+        let memories = memory && stats.is_of_memories();
+        if memories {
+            around.retain(|member| !SUMMARIZED_MEMBERS.contains(&&*member.path));
+        }
         let stored = DescriptorInput {
             id: listed.id(),
             place: link.as_deref().map_or(Location::File(&path), Location::Link),
@@ -295,20 +312,23 @@ impl Offloader {
             estimated: assessment.estimate.tokens,
             score_range: set.score_range,
             total_matches: set.total_matches,
-            further_texts: u32::try_from(further_texts.len()).unwrap_or(u32::MAX),
+            around: &around,
+            further_texts: &texts,
         };
         let options = DescriptorOptions {
             extraction: self.extraction,
             preview: Tokens(u64::from(self.offload.preview_tokens)),
         };
-        let memories = memory && stats.is_of_memories();
-        let descriptor = match memories.then_some(detail) {
-            Some(detail) if self.offload.descriptor == DescriptorForm::Full => {
-                serde_json::to_string(&stored.full_descriptor(detail, options))
-            }
-            detail => serde_json::to_string(&stored.compact_descriptor(detail, options)),
-        };
-        let descriptor = descriptor.expect("text, numbers and raw JSON have a JSON form");
+        let detail = memories.then_some(detail);
+        let full = detail.filter(|_| self.offload.descriptor == DescriptorForm::Full);
+        let full = full.map(|detail| to_json(&stored.full_descriptor(detail, options)));
+        // g22: a descriptor that is nearly as long as the result saves nothing.
+        let full = full.filter(|descriptor| {
+            let cost = tokens::count_all(descriptor, self.tokenizer()).tokens.0;
+            assessment.estimate.tokens.0 >= cost.saturating_mul(MIN_SAVINGS_FACTOR)
+        });
+        let descriptor =
+            full.unwrap_or_else(|| to_json(&stored.compact_descriptor(detail, options)));
         Ok((Offloaded { descriptor, listed }, stats.count))
     }
 
@@ -343,6 +363,33 @@ impl Offloader {
             },
             Delivered::Truncated,
         )
+    }
+}
+
+fn to_json(descriptor: &impl serde::Serialize) -> String {
+    serde_json::to_string(descriptor).expect("text, numbers and raw JSON have a JSON form")
+}
+
+/// The members around the records of a stored result.
+fn outer_members<'a>(
+    listed: &'a ResultInfo,
+    payload: &dyn Payload,
+    assessment: &Assessment,
+) -> Result<Vec<OuterMember<'a>>, Unreadable> {
+    if let Some(envelope) = &listed.sidecar.envelope {
+        return Ok(envelope.members());
+    }
+    match assessment.found.records().map(|records| &records.form) {
+        Some(RecordForm::Array { path, .. } | RecordForm::Map { path, .. }) => {
+            members_of_payload(payload, path)
+        }
+        // The preview shows the beginning of a document only.
+        None if assessment.found.content == Content::Document
+            && assessment.found.json_range.is_none() =>
+        {
+            members_of_payload(payload, &[])
+        }
+        _ => Ok(Vec::new()),
     }
 }
 

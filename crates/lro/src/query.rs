@@ -197,6 +197,9 @@ impl Reply {
     }
 }
 
+/// Shorter runs of equal answers are written out.
+const MIN_COLLAPSED: u64 = 4;
+
 /// Collects answers until the token budget of a reply is used up.
 pub(crate) struct ReplyBuilder<'t> {
     tokenizer: &'t dyn Tokenizer,
@@ -245,6 +248,21 @@ impl<'t> ReplyBuilder<'t> {
         }
         self.push(&text, 0);
         true
+    }
+
+    /// Adds an answer that comes `more` further times, as one line and a count.
+    pub(crate) fn add_run(&mut self, line: &[u8], more: u64) -> bool {
+        if more < MIN_COLLAPSED {
+            return (0..=more).all(|_| self.add(line));
+        }
+        if !self.add(line) {
+            return false;
+        }
+        let count = format!("\u{2026} and {more} more times the same");
+        self.push(&count, count.len() as u64);
+        // The line with the count stands for all of them.
+        self.count += more - 1;
+        !self.full
     }
 
     fn push(&mut self, line: &str, cost: u64) {

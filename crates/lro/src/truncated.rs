@@ -73,7 +73,7 @@ impl Truncated {
         detected: &Detected,
         budget: &Budget<'_>,
     ) -> Option<Self> {
-        let records = detected.records()?;
+        let records = detected.records().filter(|_| detected.json_range.is_none())?;
         let form = match records.form {
             RecordForm::Array { .. } => {
                 Form::new(envelope(payload, records)?, records.count, budget)
@@ -168,18 +168,16 @@ impl Form {
 
 /// The envelope of the records, unless it is too large for memory.
 fn envelope(payload: &dyn Payload, records: &RecordSet) -> Option<Envelope> {
+    let span = records.form.span()?;
     if let Some(whole) = payload.whole() {
-        return Envelope::parse(whole, records);
+        return Envelope::parse(whole, span);
     }
-    let mut removed = records.clone();
-    let RecordForm::Array { span, .. } = &mut removed.form else { return None };
     if payload.bytes() - (span.end - span.start) > MAX_ENVELOPE_BYTES {
         return None;
     }
     let mut around = payload::part(payload, 0..span.start).ok()?;
     around.append(&mut payload::part(payload, span.end..payload.bytes()).ok()?);
-    span.end = span.start;
-    Envelope::parse(&around, &removed)
+    Envelope::parse(&around, &(span.start..span.start))
 }
 
 /// Members with longer JSON are omitted if the envelope is too large.

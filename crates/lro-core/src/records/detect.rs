@@ -2,21 +2,24 @@
 
 use std::ops::Range;
 
-use lro_json::{Scanner, TokenKind, TokenVisitor, decode, trim_start};
+use lro_json::trim_start;
 
+use super::json::{DetectedJson, JsonDetector, Progress};
 use super::lines::FirstPassStats;
 use super::table::TableSniffer;
-use super::{BYTE_ORDER_MARK, Content, Detected, RecordForm, RecordSet};
+use super::{BYTE_ORDER_MARK, Content, Detected, RecordSet, SiblingTable};
 use crate::tokens::Measure;
 
 /// The bytes processed at a time: small enough to stay in the cache for every scan.
 const WINDOW_BYTES: usize = 16 * 1024;
 
-/// The maximum depth of the record array.
-const MAX_PATH_DEPTH: usize = 32;
-
-/// The bytes around an array of objects that makes up less than half of its document.
-const MAX_ENVELOPE_BYTES: u64 = 1024;
+/// The most text before JSON, and after it.
+const MAX_TEXT_AROUND_JSON: u64 = 4096;
+/// The beginning of a payload that is kept, to look for JSON in it. A table is recognized or refused
+/// before its end.
+const HEAD_BYTES: usize = 96 * 1024;
+/// The number of brackets and braces at which JSON may begin.
+const MAX_JSON_STARTS: usize = 16;
 
 /// Detects the format and the records of a payload that arrives in chunks.
 pub struct Detector {
@@ -26,6 +29,10 @@ pub struct Detector {
     nul: bool,
     measure: Measure,
     state: State,
+    /// The beginning of a payload that is not JSON, while JSON may still begin in it.
+    head: Option<Vec<u8>>,
+    /// The measure of everything before the first significant byte.
+    head_start: Measure,
     collect_stats: bool,
 }
 
@@ -36,7 +43,11 @@ enum State {
         mark: u64,
     },
     Json(Box<JsonDetector>),
+    /// JSON that ended at this offset, with text after it.
+    EndedJson(Box<JsonDetector>, u64),
     Table(Box<TableSniffer>),
+    /// A table that ended.
+    Detected(RecordSet),
     Text,
 }
 
@@ -55,6 +66,8 @@ impl Detector {
             nul: false,
             measure: Measure::default(),
             state: State::AtStart { mark: 0 },
+            head: None,
+            head_start: Measure::default(),
             collect_stats: false,
         }
     }
@@ -89,19 +102,91 @@ impl Detector {
         let (skipped, rest) = window.split_at(self.choose_format(window));
         let mut before = self.measure;
         before += Measure::from_bytes(skipped);
-        let still = match &mut self.state {
-            State::Json(json) => json.feed(rest, before),
-            State::Table(table) => table.feed(rest),
-            State::AtStart { .. } | State::Text => true,
-        };
-        if !still || self.utf8.is_broken() {
+        // The head has a fixed size, so that the outcome does not depend on the chunks.
+        let room = self.head.as_ref().map_or(0, |head| HEAD_BYTES - head.len());
+        let (in_head, rest) = rest.split_at(room.min(rest.len()));
+        if let Some(head) = &mut self.head {
+            head.extend_from_slice(in_head);
+            let is_full = head.len() == HEAD_BYTES;
+            self.feed_format(in_head, before);
+            before += Measure::from_bytes(in_head);
+            if is_full {
+                self.find_json();
+                self.head = None;
+            }
+        }
+        self.feed_format(rest, before);
+        if self.utf8.is_broken() {
             self.state = State::Text;
+            self.head = None;
         }
         // The JSON scanner rejects NUL; other formats must be checked.
         if !matches!(self.state, State::Json(_)) {
             self.nul |= window.contains(&0);
         }
         self.measure += Measure::from_bytes(window);
+    }
+
+    /// Processes the next bytes of the format chosen; `before` is the measure of everything before
+    /// them.
+    fn feed_format(&mut self, bytes: &[u8], before: Measure) {
+        if bytes.is_empty() {
+            return;
+        }
+        match &mut self.state {
+            State::Json(json) => {
+                let progress = json.feed(bytes, before);
+                if progress != Progress::Open
+                    && let State::Json(json) = std::mem::replace(&mut self.state, State::Text)
+                    && let Progress::Ended(end) = progress
+                {
+                    self.state = State::EndedJson(json, end);
+                }
+            }
+            State::Table(table) => {
+                if !table.feed(bytes) {
+                    self.state = State::Text;
+                }
+            }
+            State::AtStart { .. } | State::EndedJson(..) | State::Detected(_) | State::Text => {}
+        }
+    }
+
+    /// Looks for JSON in the beginning of a payload that is neither JSON nor a table: after a sentence
+    /// or in a code fence.
+    fn find_json(&mut self) {
+        let Some(head) = self.head.take().filter(|_| matches!(self.state, State::Text)) else {
+            return;
+        };
+        let start = self.head_start;
+        let max_lead = usize::try_from(MAX_TEXT_AROUND_JSON).unwrap_or(usize::MAX);
+        let starts = head.iter().take(max_lead).enumerate();
+        let starts = starts.filter(|(_, byte)| matches!(byte, b'{' | b'[')).map(|(i, _)| i);
+        for from in starts.take(MAX_JSON_STARTS) {
+            let mut before = start;
+            before += Measure::from_bytes(&head[..from]);
+            let mut json = Box::new(JsonDetector::new(before, self.collect_stats));
+            let mut progress = Progress::Open;
+            for window in head[from..].chunks(WINDOW_BYTES) {
+                progress = json.feed(window, before);
+                before += Measure::from_bytes(window);
+                if progress != Progress::Open {
+                    break;
+                }
+            }
+            let end = start.bytes + head.len() as u64;
+            match progress {
+                Progress::Open => {
+                    self.state = State::Json(json);
+                    return;
+                }
+                Progress::Ended(at) if is_worth(json.start(), at, end) => {
+                    self.state = State::EndedJson(json, at);
+                    return;
+                }
+                Progress::Ended(_) | Progress::Failed => {}
+            }
+        }
     }
 
     /// Chooses the format at the first significant byte. Returns the number of bytes before it in the
@@ -123,12 +208,20 @@ impl Detector {
             Some(b'{' | b'[') => {
                 let mut lead = self.measure;
                 lead += Measure::from_bytes(&window[..skipped]);
+                self.head_start = lead;
                 self.state = State::Json(Box::new(JsonDetector::new(lead, self.collect_stats)));
             }
-            Some(_) if base + skipped as u64 == *mark => {
-                self.state = State::Table(Box::new(TableSniffer::new(*mark)));
+            Some(_) => {
+                let mut lead = self.measure;
+                lead += Measure::from_bytes(&window[..skipped]);
+                self.head_start = lead;
+                self.head = Some(Vec::new());
+                self.state = if base + skipped as u64 == *mark {
+                    State::Table(Box::new(TableSniffer::new(*mark)))
+                } else {
+                    State::Text
+                };
             }
-            Some(_) => self.state = State::Text,
         }
         skipped
     }
@@ -144,273 +237,78 @@ impl Detector {
         if !pending.is_empty() {
             self.feed_window(&pending);
         }
+        if let State::Table(_) = &self.state {
+            self.finish_table();
+        }
+        self.find_json();
         let measure = self.measure;
-        let mut stats = None;
-        let content = match self.state {
-            _ if self.nul || !self.utf8.finish() => Content::Binary,
+        let outcome = match self.state {
+            _ if self.nul || !self.utf8.finish() => Outcome::from(Content::Binary),
             State::Json(json) => {
-                let (content, json_stats) = json.finish(measure);
-                stats = json_stats;
-                content
+                let start = json.start();
+                let outcome = json.finish(measure).map(Outcome::from);
+                let mut outcome = outcome.unwrap_or_else(|| Content::Text.into());
+                // A byte order mark and white space are no text.
+                if start > self.head_start.bytes && outcome.content != Content::Text {
+                    outcome.json_range = Some(start..measure.bytes);
+                }
+                outcome
             }
-            State::Table(table) => match table.finish() {
-                Some((form, count)) => Content::Records(RecordSet { form, count, measure }),
-                None => Content::Text,
-            },
-            State::AtStart { .. } | State::Text => Content::Text,
+            State::EndedJson(json, end) if is_worth(json.start(), end, measure.bytes) => {
+                let range = json.start()..end;
+                let outcome = json.finish_ended(measure).map(Outcome::from);
+                let mut outcome = outcome.unwrap_or_else(|| Content::Text.into());
+                outcome.json_range = Some(range);
+                outcome
+            }
+            State::Detected(records) => Content::Records(records).into(),
+            State::AtStart { .. } | State::EndedJson(..) | State::Table(_) | State::Text => {
+                Content::Text.into()
+            }
         };
-        (Detected { content, measure }, stats)
+        let Outcome { content, tables, stats, json_range } = outcome;
+        (Detected { content, measure, tables, json_range }, stats)
     }
+
+    /// Ends a payload that may be a table.
+    fn finish_table(&mut self) {
+        let State::Table(table) = std::mem::replace(&mut self.state, State::Text) else { return };
+        if let Some((form, count)) = table.finish() {
+            self.state = State::Detected(RecordSet { form, count, measure: self.measure });
+        }
+    }
+}
+
+/// The outcome of the first pass.
+struct Outcome {
+    content: Content,
+    tables: Vec<SiblingTable>,
+    stats: Option<FirstPassStats>,
+    json_range: Option<Range<u64>>,
+}
+
+impl From<Content> for Outcome {
+    fn from(content: Content) -> Self {
+        Self { content, tables: Vec::new(), stats: None, json_range: None }
+    }
+}
+
+impl From<DetectedJson> for Outcome {
+    fn from(json: DetectedJson) -> Self {
+        let DetectedJson { content, tables, stats } = json;
+        Self { content, tables, stats, json_range: None }
+    }
+}
+
+/// Whether JSON from `start` to `end` is what a payload of `bytes` bytes is about: most of it, with
+/// little text after it.
+fn is_worth(start: u64, end: u64, bytes: u64) -> bool {
+    bytes - end <= MAX_TEXT_AROUND_JSON && (end - start) * 2 >= bytes
 }
 
 /// Whether `start` is a proper prefix of a byte order mark.
 fn may_be_mark(start: &[u8]) -> bool {
     !start.is_empty() && start.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(start)
-}
-
-/// Searches JSON for the record array, or for one record per line.
-struct JsonDetector {
-    scanner: Scanner,
-    search: Search,
-}
-
-#[derive(Default)]
-struct Search {
-    /// The measure of everything before the first significant byte.
-    lead: Measure,
-    space: u64,
-    unicode_escapes: u64,
-    roots: u64,
-    /// The name of the current member of each open object.
-    path: Vec<Option<Vec<u8>>>,
-    /// The number of open objects beyond [`MAX_PATH_DEPTH`].
-    too_deep: usize,
-    open: Option<OpenArray>,
-    largest: Option<ArrayCandidate>,
-    collect_stats: bool,
-}
-
-struct OpenArray {
-    depth: usize,
-    count: u64,
-    all_objects: bool,
-    before: Measure,
-    space_before: u64,
-    escapes_before: u64,
-    stats: Option<Box<FirstPassStats>>,
-}
-
-struct ArrayCandidate {
-    path: Vec<String>,
-    span: Range<u64>,
-    count: u64,
-    all_objects: bool,
-    measure: Measure,
-    stats: Option<Box<FirstPassStats>>,
-}
-
-impl ArrayCandidate {
-    /// Whether this is the record array of a document with `document` significant bytes.
-    fn is_record_array(&self, document: u64) -> bool {
-        self.path.is_empty()
-            || self.measure.bytes * 2 >= document
-            || (self.all_objects
-                && self.count > 0
-                && document - self.measure.bytes <= MAX_ENVELOPE_BYTES)
-    }
-}
-
-impl JsonDetector {
-    /// A detector for a payload with `lead` before its first significant byte.
-    fn new(lead: Measure, collect_stats: bool) -> Self {
-        let search = Search { lead, collect_stats, ..Search::default() };
-        Self { scanner: Scanner::new(lead.bytes), search }
-    }
-
-    /// Processes the next window; `before` is the measure of everything before it. Returns false as
-    /// soon as the payload cannot be JSON.
-    fn feed(&mut self, window: &[u8], before: Measure) -> bool {
-        // Two instances, so that a search without statistics does not pay for them.
-        let scanned = if self.search.collect_stats {
-            self.scanner.feed(window, &mut Visit::<true>::new(&mut self.search, window, before))
-        } else {
-            self.scanner.feed(window, &mut Visit::<false>::new(&mut self.search, window, before))
-        };
-        scanned.is_ok()
-    }
-
-    fn finish(mut self, measure: Measure) -> (Content, Option<FirstPassStats>) {
-        let mut visit = Visit::<true>::new(&mut self.search, &[], measure);
-        if self.scanner.finish(&mut visit).is_err() {
-            return (Content::Text, None);
-        }
-        let Search { roots, space, unicode_escapes, lead, largest, .. } = self.search;
-        let significant =
-            measure.since(lead).without_ascii(space).with_unicode_escapes(unicode_escapes);
-        if roots > 1 {
-            let form = RecordForm::Lines { start: lead.bytes };
-            let records = RecordSet { form, count: roots, measure: significant };
-            return (Content::Records(records), None);
-        }
-        match largest {
-            Some(array) if array.is_record_array(significant.bytes) => {
-                let ArrayCandidate { path, span, count, measure, stats, .. } = array;
-                let form = RecordForm::Array { path, span };
-                let records = RecordSet { form, count, measure };
-                (Content::Records(records), stats.map(|stats| *stats))
-            }
-            _ => (Content::Document, None),
-        }
-    }
-}
-
-/// The search within one window; `STATS` says whether statistics are collected.
-struct Visit<'a, const STATS: bool> {
-    search: &'a mut Search,
-    window: &'a [u8],
-    base: u64,
-    /// The measure of everything before `window[measured]`.
-    before: Measure,
-    measured: usize,
-}
-
-impl<'a, const STATS: bool> Visit<'a, STATS> {
-    /// Visits a window; `before` is the measure of everything before it.
-    fn new(search: &'a mut Search, window: &'a [u8], before: Measure) -> Self {
-        Self { search, window, base: before.bytes, before, measured: 0 }
-    }
-
-    /// The statistics of the open array.
-    #[inline]
-    fn stats(&mut self) -> Option<&mut FirstPassStats> {
-        if !STATS {
-            return None;
-        }
-        self.search.open.as_mut()?.stats.as_deref_mut()
-    }
-
-    /// The measure of everything before `at`. Each byte is measured at most once per window, and
-    /// none in a window in which no array begins or ends.
-    fn measure_to(&mut self, at: u64) -> Measure {
-        // `at` is in the window, so the difference fits its length.
-        let i = usize::try_from(at - self.base).unwrap_or(self.window.len());
-        self.before += Measure::from_bytes(&self.window[self.measured..i]);
-        self.measured = i;
-        self.before
-    }
-}
-
-impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
-    #[inline]
-    fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
-        if let Some(open) = &mut self.search.open {
-            if depth == open.depth + 1 {
-                open.count += 1;
-                open.all_objects &= kind == TokenKind::Object;
-            }
-            if let Some(stats) = self.stats() {
-                stats.begin(kind, at, depth);
-            }
-            return;
-        }
-        if depth == 0 {
-            self.search.roots += 1;
-        }
-        match kind {
-            TokenKind::Array if self.search.too_deep == 0 => {
-                let before = self.measure_to(at + 1);
-                self.search.open = Some(OpenArray {
-                    depth,
-                    count: 0,
-                    all_objects: true,
-                    before,
-                    space_before: self.search.space,
-                    escapes_before: self.search.unicode_escapes,
-                    stats: self
-                        .search
-                        .collect_stats
-                        .then(|| Box::new(FirstPassStats::new(depth + 1))),
-                });
-            }
-            TokenKind::Object if self.search.path.len() == MAX_PATH_DEPTH => {
-                self.search.too_deep += 1;
-            }
-            TokenKind::Object => self.search.path.push(None),
-            _ => {}
-        }
-    }
-
-    #[inline]
-    fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
-        match &self.search.open {
-            Some(open) if depth == open.depth && kind == TokenKind::Array => self.close(end - 1),
-            Some(_) => {
-                if let Some(stats) = self.stats() {
-                    stats.end(kind, end, depth, lexeme);
-                }
-            }
-            None if kind == TokenKind::Object && self.search.too_deep > 0 => {
-                self.search.too_deep -= 1;
-            }
-            None if kind == TokenKind::Object => {
-                self.search.path.pop();
-            }
-            _ => {}
-        }
-    }
-
-    #[inline]
-    fn key(&mut self, lexeme: Option<&[u8]>) {
-        if let Some(stats) = self.stats() {
-            stats.key(lexeme);
-        } else if self.search.open.is_none()
-            && self.search.too_deep == 0
-            && let Some(name) = self.search.path.last_mut()
-        {
-            *name = lexeme.map(<[u8]>::to_vec);
-        }
-    }
-
-    #[inline]
-    fn space(&mut self, start: u64, end: u64) {
-        self.search.space += end - start;
-        if let Some(stats) = self.stats() {
-            stats.space(start, end);
-        }
-    }
-
-    fn unicode_escape(&mut self) {
-        self.search.unicode_escapes += 1;
-    }
-}
-
-impl<const STATS: bool> Visit<'_, STATS> {
-    /// Ends the open array, whose closing bracket is at `end`.
-    fn close(&mut self, end: u64) {
-        let measure = self.measure_to(end);
-        let Some(open) = self.search.open.take() else { return };
-        let commas = open.count.saturating_sub(1);
-        let space = self.search.space - open.space_before;
-        let escapes = self.search.unicode_escapes - open.escapes_before;
-        let measure =
-            measure.since(open.before).without_ascii(space + commas).with_unicode_escapes(escapes);
-        if self.search.largest.as_ref().is_some_and(|array| array.measure.bytes >= measure.bytes) {
-            return;
-        }
-        // Without a name that is text, or if it was too long to keep, there is no path.
-        let path: Option<Vec<String>> = self
-            .search
-            .path
-            .iter()
-            .map(|name| decode(name.as_deref()?).map(std::borrow::Cow::into_owned))
-            .collect();
-        if let Some(path) = path {
-            let span = open.before.bytes..end;
-            let OpenArray { count, all_objects, stats, .. } = open;
-            self.search.largest =
-                Some(ArrayCandidate { path, span, count, all_objects, measure, stats });
-        }
-    }
 }
 
 /// Validates UTF-8 in chunks, which may split a character.

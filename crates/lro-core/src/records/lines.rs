@@ -11,7 +11,7 @@ use std::ops::Range;
 use lro_json::{Scanner, TokenKind, TokenVisitor};
 
 use super::table::TableLines;
-use super::{PayloadChanged, RecordForm, RecordSet};
+use super::{MAP_KEY, PayloadChanged, RecordForm, RecordSet};
 use crate::stats::{RecordStats, RecordStatsBuilder};
 
 /// Writes the record lines of a payload, in a second pass over its bytes.
@@ -35,6 +35,11 @@ enum Source {
         /// Whether the first pass collected the statistics.
         has_stats: bool,
     },
+    /// The members of an object.
+    Map {
+        scanner: Scanner,
+        copier: MapCopier,
+    },
     Compact(CompactLines),
     Table(Box<TableLines>),
 }
@@ -47,6 +52,15 @@ impl RecordLines {
             RecordForm::Array { span, .. } => {
                 let scanner = Scanner::inside_array(span.start);
                 (json(scanner, 1), RecordStatsBuilder::new(1), span.clone())
+            }
+            RecordForm::Map { span, .. } => {
+                // The inside of an object is scanned as an object: the brace before it is fed first.
+                let mut scanner = Scanner::new(span.start.saturating_sub(1));
+                let mut ignore = Ignore;
+                // One brace is always valid.
+                let _ = scanner.feed(b"{", &mut ignore);
+                let copier = MapCopier::default();
+                (Source::Map { scanner, copier }, RecordStatsBuilder::new(1), span.clone())
             }
             RecordForm::Lines { start } => {
                 (json(Scanner::new(*start), 0), RecordStatsBuilder::new(0), *start..u64::MAX)
@@ -66,7 +80,9 @@ impl RecordLines {
         let mut lines = Self::new(records);
         lines.stats = first_pass.stats;
         match (&mut lines.source, first_pass.lengths) {
-            (source, Some(lengths)) => *source = Source::Compact(CompactLines::new(lengths)),
+            (source @ Source::Json { .. }, Some(lengths)) => {
+                *source = Source::Compact(CompactLines::new(lengths));
+            }
             (Source::Json { has_stats, .. }, None) => *has_stats = true,
             _ => {}
         }
@@ -86,6 +102,10 @@ impl RecordLines {
                 if !lines.feed(chunk, out) {
                     return Err(PayloadChanged);
                 }
+            }
+            Source::Map { scanner, copier } => {
+                let copy = MapVisit { chunk, at, copied: 0, copier, out, stats: &mut self.stats };
+                copy.feed(scanner)?;
             }
             Source::Json { scanner, base, writing, has_stats: false } => {
                 let copy = RecordCopier { base: *base, chunk, at, copied: 0, writing, out };
@@ -112,6 +132,13 @@ impl RecordLines {
                 if !lines.is_complete() {
                     return Err(PayloadChanged);
                 }
+            }
+            Source::Map { scanner, copier } => {
+                let at = self.fed.min(self.span.end);
+                let stats = &mut self.stats;
+                let mut copy = MapVisit { chunk: b"}", at, copied: 0, copier, out, stats };
+                scanner.feed(b"}", &mut copy).map_err(|_| PayloadChanged)?;
+                scanner.finish(&mut copy).map_err(|_| PayloadChanged)?;
             }
             Source::Json { scanner, base, writing, has_stats } => {
                 let at = self.fed.min(self.span.end);
@@ -218,6 +245,104 @@ impl TokenVisitor for CopyAndMeasure<'_> {
     #[inline]
     fn space(&mut self, start: u64, end: u64) {
         self.0.space(start, end);
+    }
+}
+
+/// Receives tokens and does nothing.
+struct Ignore;
+
+impl TokenVisitor for Ignore {}
+
+/// The state of copying the members of an object: each becomes a record with its key as a member.
+#[derive(Default)]
+struct MapCopier {
+    /// The name of the current member.
+    key: Vec<u8>,
+    /// Whether the current position is inside a record.
+    writing: bool,
+    /// Whether the key is written and the first member of the record is not.
+    after_key: bool,
+}
+
+/// Copies the members of an object from the current chunk.
+struct MapVisit<'a> {
+    chunk: &'a [u8],
+    /// The offset of the chunk.
+    at: u64,
+    /// The number of bytes of the chunk that are processed.
+    copied: usize,
+    copier: &'a mut MapCopier,
+    out: &'a mut Vec<u8>,
+    stats: &'a mut RecordStatsBuilder,
+}
+
+impl MapVisit<'_> {
+    fn feed(mut self, scanner: &mut Scanner) -> Result<(), PayloadChanged> {
+        let chunk = self.chunk;
+        scanner.feed(chunk, &mut self).map_err(|_| PayloadChanged)?;
+        self.flush(chunk.len());
+        Ok(())
+    }
+
+    fn index(&self, offset: u64) -> usize {
+        // Offsets are within the current chunk, so the difference fits its length.
+        usize::try_from(offset - self.at).unwrap_or(self.chunk.len())
+    }
+
+    fn flush(&mut self, to: usize) {
+        let bytes = &self.chunk[self.copied.min(to)..to];
+        if self.copier.writing && !bytes.is_empty() {
+            if std::mem::take(&mut self.copier.after_key) && bytes[0] != b'}' {
+                self.out.push(b',');
+            }
+            self.out.extend_from_slice(bytes);
+        }
+        self.copied = to;
+    }
+}
+
+impl TokenVisitor for MapVisit<'_> {
+    fn begin(&mut self, kind: TokenKind, at: u64, depth: usize) {
+        self.stats.begin(kind, at, depth);
+        if depth == 1 {
+            // The key counts as a member of the record.
+            self.stats.key(Some(MAP_KEY.as_bytes()));
+            self.stats.begin(TokenKind::String, at, 2);
+            self.stats.end(TokenKind::String, at, 2, Some(&self.copier.key));
+            self.out.extend_from_slice(b"{\"_key\":\"");
+            self.out.extend_from_slice(&self.copier.key);
+            self.out.push(b'"');
+            self.copier.writing = true;
+            self.copier.after_key = true;
+            // Without the opening brace.
+            self.copied = self.index(at) + 1;
+        }
+    }
+
+    fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
+        if depth > 0 {
+            self.stats.end(kind, end, depth, lexeme);
+        }
+        if depth == 1 {
+            self.flush(self.index(end));
+            self.out.push(b'\n');
+            self.copier.writing = false;
+        }
+    }
+
+    fn key(&mut self, lexeme: Option<&[u8]>) {
+        if self.copier.writing {
+            self.stats.key(lexeme);
+        } else {
+            self.copier.key.clear();
+            // The first pass accepts no name that is too long to keep.
+            self.copier.key.extend_from_slice(lexeme.unwrap_or_default());
+        }
+    }
+
+    fn space(&mut self, start: u64, end: u64) {
+        self.flush(self.index(start));
+        self.copied = self.index(end);
     }
 }
 

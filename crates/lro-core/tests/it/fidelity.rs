@@ -116,7 +116,7 @@ proptest! {
             // T2: the measure is taken from the lines.
             let chars: usize = lines.iter().map(|line| line.chars().count()).sum();
             prop_assert_eq!(records.measure.chars, chars as u64);
-            let envelope = Envelope::parse(payload.as_bytes(), records).unwrap();
+            let envelope = Envelope::parse(payload.as_bytes(), records.form.span().unwrap()).unwrap();
             let whole = envelope.reassemble(lines.iter().map(String::as_str));
             prop_assert_eq!(whole, tree.compact());
         } else {
@@ -161,7 +161,14 @@ proptest! {
         let valid = serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok()
             && json.trim_start().starts_with(['{', '[']);
         let array = found.records().is_some_and(|r| matches!(r.form, RecordForm::Array { .. }));
-        prop_assert_eq!(array || found.content == Content::Document, valid, "{}", payload);
+        let whole = found.json_range.is_none();
+        prop_assert_eq!(whole && (array || found.content == Content::Document), valid, "{}", payload);
+        if let Some(range) = &found.json_range {
+            let bytes = |at| usize::try_from(at).unwrap();
+            let json = &payload[bytes(range.start)..bytes(range.end)];
+            let value = serde_json::from_str::<&serde_json::value::RawValue>(json);
+            prop_assert!(value.is_ok() && json.starts_with(['{', '[']), "{}", payload);
+        }
         if found.records().is_some() {
             for line in lines(&payload, &found, chunk) {
                 let value = serde_json::from_str::<&serde_json::value::RawValue>(&line);

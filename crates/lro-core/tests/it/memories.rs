@@ -76,7 +76,8 @@ impl Offloaded {
             estimated: self.estimated,
             score_range: Some((0.0, 1.0)),
             total_matches: None,
-            further_texts: 0,
+            around: &[],
+            further_texts: &[],
         }
     }
 

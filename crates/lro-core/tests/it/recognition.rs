@@ -2,7 +2,8 @@
 
 use lro_core::record_lines;
 use lro_core::records::{
-    Content, Delimiter, Detected, Detector, Envelope, PayloadChanged, RecordForm,
+    Content, Delimiter, Detected, Detector, Envelope, PayloadChanged, RecordForm, RecordLines,
+    RecordSet,
 };
 
 fn content(payload: &str) -> Content {
@@ -48,10 +49,93 @@ fn a_document_without_a_dominant_array_stays_one() {
     ] {
         assert_eq!(content(payload), Content::Document, "{payload}");
     }
-    // Two arrays of the same size, each with more around it than an envelope.
-    let edges = vec![r#"{"from":1,"to":2}"#; 100].join(",");
-    let graph = format!(r#"{{"nodes":[{edges}],"edges":[{edges}],"more":{{"x":"y"}}}}"#);
-    assert_eq!(content(&graph), Content::Document);
+}
+
+#[test]
+fn g10_of_several_tables_the_largest_is_the_main_one() {
+    let rows = |count| vec![r#"{"from":1,"to":2}"#; count].join(",");
+    let graph = format!(
+        r#"{{"nodes":[{}],"data":{{"Edges":[{}],"a b":[{}]}},"numbers":[1,2],"more":{{"x":"y"}}}}"#,
+        rows(90),
+        rows(100),
+        rows(20)
+    );
+    let detected = Detected::detect(graph.as_bytes());
+    let path = |records: &RecordSet| records.form.path().join(".");
+    assert_eq!(path(detected.records().unwrap()), "data.Edges");
+    let tables: Vec<(&str, String, u64)> = detected
+        .tables
+        .iter()
+        .map(|table| (&*table.name, path(&table.records), table.records.count))
+        .collect();
+    assert_eq!(tables, [("nodes", "nodes".to_owned(), 90), ("t3", "data.a b".to_owned(), 20)]);
+}
+
+#[test]
+fn g13_a_map_of_records_is_a_table_with_its_keys() {
+    let members: Vec<String> = (0..12)
+        .map(|n| format!(r#" "id-\u00e9{n}" : {{ "status" : "s{n}" , "n":[{n}] }}"#))
+        .collect();
+    for (payload, path) in [
+        (format!("{{{}}}", members.join(",")), vec![]),
+        (format!(r#"{{"next":null,"by_id":{{{}, "x":{{}}}}}}"#, members.join(",")), vec!["by_id"]),
+    ] {
+        let detected = Detected::detect(payload.as_bytes());
+        let records = detected.records().unwrap_or_else(|| panic!("{payload}"));
+        assert!(matches!(&records.form, RecordForm::Map { path: found, .. } if *found == path));
+        for chunk in [1, 7, usize::MAX] {
+            let mut lines = RecordLines::new(records);
+            let mut out = Vec::new();
+            payload.as_bytes().chunks(chunk).for_each(|part| lines.feed(part, &mut out).unwrap());
+            let stats = lines.finish(&mut out).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            let first = r#"{"_key":"id-\u00e90","status":"s0","n":[0]}"#;
+            assert_eq!(out.lines().next(), Some(first), "{chunk}");
+            let empty = out.lines().last() == Some(r#"{"_key":"x"}"#);
+            assert_eq!(empty, !path.is_empty());
+            assert_eq!(stats.count, records.count);
+            assert_eq!(stats.shape.fields()[0], ("_key".to_owned(), "string".to_owned()));
+        }
+    }
+    let few: Vec<String> = (0..9).map(|n| format!(r#""k{n}":{{"v":{n}}}"#)).collect();
+    assert_eq!(content(&format!("{{{}}}", few.join(","))), Content::Document);
+    let odd: Vec<String> = (0..12).map(|n| format!(r#""k{n}":{{"v{n}":{n}}}"#)).collect();
+    assert_eq!(content(&format!("{{{}}}", odd.join(","))), Content::Document);
+    let taken: Vec<String> = (0..12).map(|n| format!(r#""k{n}":{{"_key":{n}}}"#)).collect();
+    assert_eq!(content(&format!("{{{}}}", taken.join(","))), Content::Document);
+}
+
+#[test]
+fn g14_json_after_a_sentence_or_in_a_fence_is_found() {
+    let rows: Vec<String> = (0..300).map(|n| format!(r#"{{"id":{n},"s":"[a] {{b}}"}}"#)).collect();
+    let json = format!(r#"{{"rows":[{}]}}"#, rows.join(",\n"));
+    for (before, after) in [
+        ("Below is the result:\n", "\n"),
+        ("Here [1] are 300 rows: ", ""),
+        ("```json\n", "\n```\nThat is all.\n"),
+        ("", "\n\nNote: the list may be incomplete."),
+    ] {
+        let payload = format!("{before}{json}{after}");
+        for chunk in [1, 100, usize::MAX] {
+            let mut detector = Detector::new();
+            payload.as_bytes().chunks(chunk).for_each(|part| detector.feed(part));
+            let detected = detector.finish();
+            let records = detected.records().unwrap_or_else(|| panic!("{before} {after}"));
+            assert_eq!((records.count, records.form.path()), (300, &["rows".to_owned()][..]));
+            let range = detected.json_range.clone().unwrap();
+            assert_eq!(range.start, before.len() as u64);
+            let lines = RecordLines::new(records);
+            let (mut lines, mut out) = (lines, Vec::new());
+            lines.feed(payload.as_bytes(), &mut out).unwrap();
+            lines.finish(&mut out).unwrap();
+            assert!(String::from_utf8(out).unwrap().starts_with(&format!("{}\n", rows[0])));
+        }
+    }
+    // JSON in a longer text stays text.
+    let log = format!("{json}\n{}", "a line of text\n".repeat(1000));
+    assert_eq!(content(&log), Content::Text);
+    let late = format!("{}{json}", "a line of text\n".repeat(1000));
+    assert_eq!(content(&late), Content::Text);
 }
 
 #[test]
@@ -133,9 +217,11 @@ fn what_is_found_does_not_depend_on_the_chunks() {
 }
 
 #[test]
-fn white_space_that_is_not_jsons_makes_it_text() {
-    assert_eq!(content("\u{c}[1,2]"), Content::Text);
-    assert_eq!(content("\u{feff}\u{c}{\"a\":[1]}"), Content::Text);
+fn white_space_that_is_not_jsons_is_text_before_it() {
+    for (payload, start) in [("\u{c}[1,2]", 1), ("\u{feff}\u{c}{\"a\":[1]}", 4)] {
+        let range = Detected::detect(payload.as_bytes()).json_range;
+        assert_eq!(range, Some(start..payload.len() as u64), "{payload:?}");
+    }
 }
 
 #[test]
@@ -153,6 +239,9 @@ fn a_payload_that_changed_is_noticed() {
         let outcome = record_lines(second.as_bytes(), &found, usize::MAX);
         assert_eq!(outcome.err(), Some(PayloadChanged), "{first:?} {second:?}");
         let records = found.records().unwrap();
-        assert_eq!(Envelope::parse(second.as_bytes(), records).map(|envelope| envelope.json), None);
+        if let Some(span) = records.form.span() {
+            let envelope = Envelope::parse(second.as_bytes(), span);
+            assert_eq!(envelope.map(|envelope| envelope.json), None);
+        }
     }
 }

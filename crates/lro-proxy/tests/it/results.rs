@@ -33,15 +33,21 @@ fn v4_other_tools_offload_from_ten_thousand_real_tokens_on() {
     let descriptor = &replaced["structuredContent"];
     assert_eq!(descriptor["summary"]["kind"], "text");
     assert!(!descriptor["lro"]["preview"].is_null());
-    assert!(descriptor["guidance"].as_str().unwrap().contains("read_large_output"));
+    assert!(descriptor["guidance"].as_str().unwrap().contains("search_large_output"));
     // Memory operations offload from 1600 tokens on.
-    let memories: Vec<Value> = (0..60)
+    let memories = |count: usize| -> Vec<Value> {
+        (0..count)
         .map(|n| json!({"id": format!("{n}"), "memory_type": "semantic", "content": "word ".repeat(30), "created": "2026-01-01T00:00:00Z"}))
-        .collect();
-    let result = json!({"content": [], "structuredContent": {"count": 60, "memories": memories}});
-    let replaced =
-        fixture.call_and_respond("recall_memories", &result.to_string()).expect("replaced");
-    assert_eq!(replaced["structuredContent"]["jq_recipes"].as_array().unwrap().len(), 10);
+        .collect()
+    };
+    // g22: below four times its full descriptor, a result gets the compact one.
+    for (count, recipes) in [(60, None), (300, Some(10))] {
+        let result = json!({"content": [], "structuredContent": {"count": count, "memories": memories(count)}});
+        let replaced =
+            fixture.call_and_respond("recall_memories", &result.to_string()).expect("replaced");
+        let listed = &replaced["structuredContent"]["jq_recipes"];
+        assert_eq!(listed.as_array().map(Vec::len), recipes, "{replaced}");
+    }
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{io, thread};
 
-use lro_core::records::Envelope;
 use lro_core::{Operation, ResultId};
 
 use super::Shared;
@@ -17,8 +16,8 @@ use super::os::{Lock, Os, retry_interrupted};
 use super::usage_log::PendingOp;
 use crate::address::{Extension, FileName, MAX_PARTS, ResultFile};
 use crate::error::{SpoolError, SpoolLimit};
-use crate::sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
-use crate::spool::{Draft, PartNumber, PositionedRead, ResultInfo, Scratch};
+use crate::sidecar::{FurtherPart, Layout, NewResult, PartNumber, PartRole, Sidecar};
+use crate::spool::{Draft, PositionedRead, ResultInfo, Scratch};
 
 /// The number of bytes between two quota checks.
 const QUOTA_CHECK_BYTES: u64 = 64 << 20;
@@ -247,11 +246,7 @@ impl Draft for DirDraft {
         self.append(index, bytes)
     }
 
-    fn commit(
-        mut self: Box<Self>,
-        form: StoredForm,
-        envelope: Option<Envelope>,
-    ) -> Result<ResultInfo, SpoolError> {
+    fn commit(mut self: Box<Self>, layout: Layout) -> Result<ResultInfo, SpoolError> {
         if self.failed {
             let source = io::Error::other("an earlier write failed");
             return Err(SpoolError::io(
@@ -262,7 +257,7 @@ impl Draft for DirDraft {
         }
         let parts = self.roles.iter().zip(&self.files[1..]);
         let parts = parts.map(|(role, file)| FurtherPart::new(*role, file.bytes)).collect();
-        let sidecar = Sidecar::new(&self.new, form, envelope, self.files[0].bytes, parts);
+        let sidecar = Sidecar::new(&self.new, layout, self.files[0].bytes, parts);
         let written = self.check_len(ResultFile::Sidecar, json(&sidecar), MAX_SIDECAR_BYTES)?;
         self.add(ResultFile::Sidecar)?;
         self.append(self.files.len() - 1, &written)?;

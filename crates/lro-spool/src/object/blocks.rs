@@ -15,7 +15,8 @@ use super::key::Keys;
 use super::local_cache::LocalFile;
 use super::{ReaderLease, Shared};
 use crate::error::{Damage, SpoolError};
-use crate::spool::{PartNumber, PositionedRead, ResultInfo, StoredResult};
+use crate::sidecar::PartNumber;
+use crate::spool::{PositionedRead, ResultInfo, StoredResult};
 
 /// The most blocks fetched in one request.
 const MAX_RUN_BLOCKS: u64 = 4;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use lro_core::records::Envelope;
 use object_store::path::Path;
 use object_store::retry::{RetryContext, RetryPolicy};
 use object_store::{MultipartUpload, PutMultipartOptions, PutPayload};
@@ -23,8 +22,8 @@ use super::key::Nonce;
 use super::options::ObjectOptions;
 use crate::address::{Extension, FileName, MAX_PARTS};
 use crate::error::{SpoolError, SpoolLimit};
-use crate::sidecar::{FurtherPart, NewResult, PartRole, Sidecar, StoredForm};
-use crate::spool::{Draft, PartNumber, ResultInfo};
+use crate::sidecar::{FurtherPart, Layout, NewResult, PartNumber, PartRole, Sidecar};
+use crate::spool::{Draft, ResultInfo};
 
 /// The most pieces finished concurrently.
 const MAX_CONCURRENT_PIECES: usize = 4;
@@ -160,11 +159,7 @@ impl Draft for ObjectDraft {
         self.append(index, bytes)
     }
 
-    fn commit(
-        mut self: Box<Self>,
-        form: StoredForm,
-        envelope: Option<Envelope>,
-    ) -> Result<ResultInfo, SpoolError> {
+    fn commit(mut self: Box<Self>, layout: Layout) -> Result<ResultInfo, SpoolError> {
         if self.state != State::Open {
             let source = io::Error::other("an earlier write failed");
             return Err(SpoolError::io("commit", self.name.to_string(), source));
@@ -173,7 +168,7 @@ impl Draft for ObjectDraft {
         shared.make_room(&self.nonce, self.bytes(), self.new.created_at)?;
         let parts = self.roles.iter().zip(&self.pieces[1..]);
         let parts = parts.map(|(role, piece)| FurtherPart::new(*role, piece.bytes)).collect();
-        let sidecar = Sidecar::new(&self.new, form, envelope, self.pieces[0].bytes, parts);
+        let sidecar = Sidecar::new(&self.new, layout, self.pieces[0].bytes, parts);
         let info = ResultInfo::new(self.name.clone(), None, sidecar);
         shared.client.wait(async {
             let digests = self.finish().await?;

@@ -261,7 +261,13 @@ fn r12_a_client_without_a_shell_is_not_stranded() {
     let table = format!("[{}]", rows.join(","));
     let descriptor = deliver("list_rows", &table, &Config::default()).unwrap();
     assert_eq!(descriptor["summary"]["count"], 2000);
-    assert_eq!(descriptor["fields"], serde_json::json!({"id": "integer", "name": "string"}));
+    assert_eq!(
+        descriptor["fields"],
+        serde_json::json!({
+            "id": "integer 0\u{2026}1999",
+            "name": "text, over 1024 distinct, \u{2264} 8 characters",
+        })
+    );
     assert!(!descriptor["lro"]["preview"].as_array().unwrap().is_empty(), "{descriptor}");
     assert!(descriptor["guidance"].as_str().unwrap().contains("lro_extract"), "{descriptor}");
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lro::mcp::{ToolOutput, Tools};
-use lro::{Delivered, Extractor, IdSeed, Offloader, ResultBody, Spools, ToolCall};
+use lro::{Delivered, Extractor, IdSeed, Offloaded, Offloader, ResultBody, Spools, ToolCall};
 use lro_core::O200k;
 use lro_core::config::Config;
 use lro_core::tool_result::ToolResult;
@@ -56,7 +56,23 @@ impl Fixture {
         self.deliver(tool, ResultBody::ToolResult(&ToolResult::read(&json).unwrap()))
     }
 
+    /// Stores a result of `tool`, whatever its size, and returns its descriptor.
+    pub(crate) fn descriptor(&self, tool: &str, payload: &str) -> Value {
+        let offloaded = self.offload(tool, ResultBody::Payload(payload.as_bytes()));
+        serde_json::from_str(&offloaded.descriptor).unwrap()
+    }
+
+    /// Stores an MCP result, whatever its size, and returns its descriptor.
+    pub(crate) fn descriptor_of(&self, result: &ToolResult<'_>) -> Value {
+        let offloaded = self.offload("a_tool", ResultBody::ToolResult(result));
+        serde_json::from_str(&offloaded.descriptor).unwrap()
+    }
+
     fn deliver(&self, tool: &str, body: ResultBody<'_>) -> String {
+        self.offload(tool, body).listed.id().reference().to_string()
+    }
+
+    fn offload(&self, tool: &str, body: ResultBody<'_>) -> Offloaded {
         let mut config = self.config.clone();
         config.prompt.offload.threshold_tokens = 1;
         config.proxy.threshold_tokens = 1;
@@ -64,7 +80,7 @@ impl Fixture {
         let before = self.spool.list().unwrap().len();
         let seed = IdSeed { now: now(), random: before as u128 };
         match offloader.deliver_result(ToolCall::new(tool), body, seed) {
-            Delivered::Offloaded(offloaded) => offloaded.listed.id().reference().to_string(),
+            Delivered::Offloaded(offloaded) => *offloaded,
             other => panic!("{other:?}"),
         }
     }

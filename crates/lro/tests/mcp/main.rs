@@ -6,6 +6,7 @@
 mod definitions;
 mod e4;
 mod fixture;
+mod outside;
 mod paths;
 mod race;
 mod replies;

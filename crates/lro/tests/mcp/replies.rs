@@ -86,6 +86,7 @@ fn errors_have_a_class_and_a_hint() {
     let fixture = Fixture::new();
     let memories = fixture.memories(30);
     let text = fixture.store("read_log", &"plain words\n".repeat(100));
+    let binary = fixture.store("read_file", &"\0\u{1}".repeat(100));
     for (tool, arguments, class, hint) in [
         (
             "lro_extract",
@@ -97,7 +98,7 @@ fn errors_have_a_class_and_a_hint() {
         ("lro_extract", json!({"ref": memories, "query": "select("}), "syntax", ""),
         ("lro_extract", json!({"ref": memories, "query": "def f: f; f"}), "", ""),
         ("lro_extract", json!({"ref": text, "recipe": 1}), "syntax", "query or sql"),
-        ("lro_extract", json!({"ref": text, "query": "."}), "syntax", "search_large_output"),
+        ("lro_extract", json!({"ref": binary, "query": "."}), "syntax", "search_large_output"),
         ("search_large_output", json!({"ref": text, "pattern": "("}), "syntax", "backslash"),
         ("search_large_output", json!({"ref": text, "pattern": "(?=x)"}), "syntax", ""),
         ("read_large_output", json!({"ref": text, "start": 5, "end": 2}), "arguments", ""),

@@ -199,7 +199,8 @@ fn v2_lines_are_found_by_regular_expression() {
 #[test]
 fn v3_jq_runs_on_a_json_file() {
     let fixture = Fixture::new();
-    let items: Vec<String> = (0..50).map(|n| format!(r#""k{n}":{{"v":{n}}}"#)).collect();
+    // Ten would be a map of records.
+    let items: Vec<String> = (0..9).map(|n| format!(r#""k{n}":{{"v":{n}}}"#)).collect();
     let reference = fixture.store("get_config", &format!("{{{}}}", items.join(",\n")));
     let ask = |extra: Value| {
         let mut arguments = json!({"filename": reference});
@@ -209,7 +210,103 @@ fn v3_jq_runs_on_a_json_file() {
     assert_eq!(ask(json!({"query": ".k7.v"})), ["7"]);
     assert_eq!(ask(json!({"query": "keys[0]"})), ["\"k0\""]);
     assert_eq!(ask(json!({"query": "keys[0]", "raw": true, "compact": true})), ["k0"]);
-    assert_eq!(ask(json!({"query": "length"})), ["50"]);
+    assert_eq!(ask(json!({"query": "length"})), ["9"]);
+}
+
+#[test]
+fn g13_a_map_of_records_is_asked_by_sql_and_by_its_keys() {
+    let fixture = Fixture::new();
+    let items: Vec<String> =
+        (0..50).map(|n| format!(r#""k{n}":{{"v":{n},"even":{}}}"#, n % 2 == 0)).collect();
+    let payload = format!(r#"{{"next":"p2","users":{{{}}}}}"#, items.join(","));
+    let reference = fixture.store("list_users", &payload);
+    let sql = "SELECT _key FROM results WHERE v = 7";
+    let (_, rows) = fixture.ask("lro_extract", &json!({"ref": reference, "sql": sql}));
+    assert_eq!(rows, [r#"{"_key":"k7"}"#]);
+    // A filter for the original document runs on that.
+    let called = fixture.call("lro_extract", &json!({"ref": reference, "query": ".users.k7.v"}));
+    assert_eq!(
+        called.text,
+        "1 of 1 values.\nNote: the filter ran on the original document, which has these fields\n7\n"
+    );
+    let stored = fixture.spool.open(&reference.parse().unwrap(), crate::fixture::now()).unwrap();
+    let mut back = Vec::new();
+    lro_spool::restore_payload(&*stored, &mut back).unwrap();
+    assert_eq!(String::from_utf8(back).unwrap(), payload);
+}
+
+#[test]
+fn g10_other_tables_of_a_document_are_read_by_sql() {
+    let fixture = Fixture::new();
+    let rows = |name: &str, count: u32| {
+        let rows: Vec<String> = (0..count)
+            .map(|n| format!(r#"{{"id":{n},"team":{},"{name}":"{name} {n}"}}"#, n % 20))
+            .collect();
+        rows.join(",")
+    };
+    let payload = format!(
+        r#"{{"users":[{}],"teams":[{}],"events":[{}]}}"#,
+        rows("user", 800),
+        rows("label", 20),
+        rows("event", 900)
+    );
+    let descriptor = fixture.descriptor("get_all", &payload);
+    assert_eq!(descriptor["summary"]["count"], 900);
+    let tables = descriptor["lro"]["tables"].as_array().unwrap();
+    let names: Vec<_> = tables.iter().map(|t| (&t["table"], &t["records"])).collect();
+    assert_eq!(names, [(&json!("users"), &json!(800)), (&json!("teams"), &json!(20))]);
+    assert!(descriptor["lro"].get("around").is_none(), "{descriptor}");
+    let reference = descriptor["lro"]["ref"].as_str().unwrap();
+    let sql = "SELECT t.label, count(*) AS n FROM users u JOIN teams t ON t.id = u.team GROUP BY 1 ORDER BY t.id LIMIT 1";
+    let (_, rows) = fixture.ask("lro_extract", &json!({"ref": reference, "sql": sql}));
+    assert_eq!(rows, [r#"{"label":"label 0","n":40}"#]);
+}
+
+#[test]
+fn g16_text_is_a_table_of_lines() {
+    let fixture = Fixture::new();
+    let lines: Vec<String> = (0..2000)
+        .map(|n| {
+            let level = if n % 10 == 0 { "ERROR" } else { "INFO" };
+            format!("2026-11-17 {level} worker-{} said \"x\"\n", n % 3)
+        })
+        .collect();
+    let reference = fixture.store("read_log", &lines.concat());
+    let sql =
+        "SELECT count(*) AS errors, min(line) AS first FROM results WHERE text LIKE '%ERROR%'";
+    let (_, rows) = fixture.ask("lro_extract", &json!({"ref": reference, "sql": sql}));
+    assert_eq!(rows, [r#"{"errors":200,"first":0}"#]);
+}
+
+#[test]
+fn g18_typical_mistakes_are_understood() {
+    let fixture = Fixture::new();
+    let rows: Vec<String> = (0..300)
+        .map(|n| {
+            format!(r#"{{"sha":"s{n}","commit":{{"author":{{"name":"a{}"}}}},"order":{n}}}"#, n % 3)
+        })
+        .collect();
+    let reference = fixture.store("list_commits", &format!("[{}]", rows.join(",")));
+    let count = r#"{"n":100}"#;
+    for (sql, answer) in [
+        ("SELECT count(*) AS n FROM commits WHERE commit.author.name = 'a1'", count),
+        ("SELECT count(*) AS n FROM results WHERE author.name = 'a1'", count),
+        ("SELECT count(*) AS n FROM results WHERE name = 'a1'", count),
+        ("SELECT max(order) AS n FROM results", r#"{"n":299}"#),
+    ] {
+        let called = fixture.call("lro_extract", &json!({"ref": reference, "sql": sql}));
+        assert!(!called.is_error, "{sql}: {called:?}");
+        assert!(called.text.contains("is read as"), "{called:?}");
+        assert_eq!(called.text.lines().last(), Some(answer), "{sql}: {called:?}");
+    }
+    for query in [".[] | select(.order == 7) | .sha", "map(select(.order == 7))[0].sha"] {
+        let called = fixture.call("lro_extract", &json!({"ref": reference, "query": query}));
+        assert!(called.text.contains("whole=true"), "{called:?}");
+        assert_eq!(called.text.lines().last(), Some("\"s7\""), "{called:?}");
+    }
+    // A misspelt field: one line instead of 300.
+    let called = fixture.call("lro_extract", &json!({"ref": reference, "query": ".shaa"}));
+    assert!(called.text.ends_with("null\n\u{2026} and 299 more times the same\n"), "{called:?}");
 }
 
 #[test]

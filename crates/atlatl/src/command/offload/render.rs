@@ -59,6 +59,12 @@ fn describe_kind(report: &Report) -> String {
     let place = match &records.form {
         RecordForm::Array { path, .. } if path.is_empty() => "a JSON array".to_owned(),
         RecordForm::Array { path, .. } => format!("the JSON array at {}", jq_path(path)),
+        RecordForm::Map { path, .. } if path.is_empty() => {
+            "the members of a JSON object".to_owned()
+        }
+        RecordForm::Map { path, .. } => {
+            format!("the members of the JSON object at {}", jq_path(path))
+        }
         RecordForm::Table { delimiter: Delimiter::Tab, .. } => "a table (TSV)".to_owned(),
         RecordForm::Table { .. } => "a table (CSV)".to_owned(),
         _ => "JSON lines".to_owned(),

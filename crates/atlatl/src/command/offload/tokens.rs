@@ -62,7 +62,8 @@ impl Descriptor {
             estimated: assessment.estimate.tokens,
             score_range: None,
             total_matches: None,
-            further_texts: 0,
+            around: &[],
+            further_texts: &[],
         };
         let offload = &config.prompt.offload;
         let look = DescriptorOptions {

@@ -31,6 +31,9 @@ pub(super) struct ResultEntry {
     pub(super) path: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<FurtherPart>,
+    /// The number of texts beside the payload.
+    #[serde(skip)]
+    pub(super) further_texts: usize,
 }
 
 impl ResultEntry {
@@ -50,6 +53,7 @@ impl ResultEntry {
             expired: sidecar.is_expired(listed.id(), now),
             path: listed.path.as_ref().map(|path| path.display().to_string()),
             parts: sidecar.parts.clone(),
+            further_texts: sidecar.further_texts(),
         }
     }
 

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use lro::IdSeed;
 use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
-    Extension, PartNumber, RestoreError, Spool as _, StoredResult, records_offset, restore_part,
-    restore_payload,
+    Extension, RestoreError, Spool as _, StoredResult, records_offset, restore_payload,
+    restore_text,
 };
 use serde::Serialize;
 
@@ -120,8 +120,8 @@ fn facts(entry: &ResultEntry, now: DateTime<Utc>) -> Facts {
         None => entry.content_summary(),
     };
     facts.text("holds", &format!("{holds}, {}", size(entry.bytes)));
-    if !entry.parts.is_empty() {
-        let parts = counted(entry.parts.len() as u64, "further part", "further parts");
+    if entry.further_texts > 0 {
+        let parts = counted(entry.further_texts as u64, "further part", "further parts");
         facts.text("parts", &format!("{parts} (see --part)"));
     }
     facts.text("stored", &distance(entry.created_at, now));
@@ -168,7 +168,13 @@ fn write_part(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let mut out = output.writer();
-    restore_part(stored, PartNumber(number), &mut out).map_err(write_error)?;
+    if !restore_text(stored, number.into(), &mut out).map_err(write_error)? {
+        let further = stored.listed().sidecar.further_texts();
+        return Err(Error::failure(format!("there is no part {number}")).with_hint(format!(
+            "this result has {}",
+            counted(further as u64, "further part", "further parts")
+        )));
+    }
     out.flush()?;
     Ok(Status::Success)
 }

@@ -85,7 +85,7 @@ fn of_two_that_commit_one_identity_one_does() {
             let mut draft = draft(spool, round);
             draft.write(text).unwrap();
             barrier.wait();
-            draft.commit(StoredForm::Text, None)
+            draft.commit(StoredForm::Text.into())
         };
         let (first, second) = thread::scope(|scope| {
             let first = scope.spawn(|| commit(&one, b"first"));
@@ -194,7 +194,7 @@ fn a_slow_writer_cannot_show_bytes_that_a_sweep_took() {
     late.write(b"late").unwrap();
     // Its bytes are there, its entry takes for ever.
     store.fail(Op::Put, "/index/", InjectedFault::Hang, 1);
-    let committing = thread::spawn(move || late.commit(StoredForm::Text, None));
+    let committing = thread::spawn(move || late.commit(StoredForm::Text.into()));
     while !store.keys().iter().any(|key| key.contains("/data/")) {
         thread::sleep(Duration::from_millis(5));
     }
