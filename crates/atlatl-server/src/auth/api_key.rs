@@ -23,7 +23,7 @@ const PURPOSE: &str = "atlatl api key 1";
 /// The prefix of the subjects of keys, which subjects of tokens must not have.
 pub(crate) const SUBJECT_PREFIX: &str = "key:";
 
-/// An API key with its secret. Only [`ApiKey::shown`] prints it.
+/// An API key with its secret. Only [`ApiKey::expose`] prints it.
 #[derive(Clone)]
 pub struct ApiKey {
     id: String,

@@ -36,8 +36,8 @@ const TENANT_CACHE_EXPIRY: Duration = Duration::from_secs(45);
 pub(crate) enum Command {
     /// Create a tenant, or change its limits
     ///
-    /// An existing tenant keeps its memories and gets the new limits; without an option,
-    /// there is no limit. The change reaches all servers within 30 seconds.
+    /// An existing tenant keeps its memories and gets the new limits; an omitted
+    /// limit is removed. The change reaches all servers within 30 seconds.
     #[command(verbatim_doc_comment, after_long_help = CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// List tenants with their usage and limits
