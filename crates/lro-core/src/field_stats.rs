@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use lro_json::{Elements, LexemeKind, Members, decode, string_inside};
 use serde_json::{Map, Value};
 
+use crate::hash::fnv1a;
 use crate::sanitize::{escape_invisible, is_visible};
 use crate::tokens::Measure;
 
@@ -245,7 +246,7 @@ impl Strings {
         let chars = Measure::from_bytes(inside).chars;
         self.max_chars = self.max_chars.max(chars);
         if self.distinct.len() <= MAX_DISTINCT {
-            self.distinct.insert(hash(inside));
+            self.distinct.insert(fnv1a(inside));
         }
         if !self.many {
             self.add_value(inside);
@@ -339,13 +340,6 @@ impl Arrays {
         self.max_len = self.max_len.max(len);
         self.count += 1;
     }
-}
-
-/// FNV-1a, for counting distinct values.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 /// How much is shown of a field.

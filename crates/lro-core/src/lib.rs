@@ -24,6 +24,7 @@ mod decide;
 mod descriptor;
 mod field_stats;
 pub mod guidance;
+mod hash;
 mod operation;
 pub mod outline;
 pub mod payload;

@@ -9,10 +9,11 @@ use lro_core::config::Config;
 use lro_core::{Detail, MIF_SCHEMA_VERSION, NoTokenizer, Tokenizer, Tokens, tokens};
 use lro_query::recipe::{self, RecipeNumber};
 use lro_query::search::Search;
-use lro_query::{Cancel, Page, Rest, Total, read};
 #[cfg(any(feature = "jq", feature = "sql"))]
-use lro_query::{Limits, QueryError, QueryParams, QueryRequest, Source, Window, worker::Workers};
+use lro_query::{Bytes, Limits, QueryError, QueryRequest, Source, worker::Workers};
+use lro_query::{Cancel, Page, Rest, Total, read};
 use lro_spool::{PositionedRead, StoredResult, open_text, records_offset};
+#[cfg(any(feature = "jq", feature = "sql"))]
 use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
@@ -23,6 +24,12 @@ use crate::query::{
     LinkProvider, Query, QueryKind, Reply, ReplyBuilder, ReplyUnit, Spools, Values, body_budget,
     cost, match_to_json,
 };
+#[cfg(feature = "jq")]
+use crate::query_source::original_document;
+#[cfg(feature = "sql")]
+use crate::query_source::sibling_tables;
+#[cfg(any(feature = "jq", feature = "sql"))]
+use crate::query_source::{params, source, text_records, window};
 use crate::repair::{FieldPaths, unknown_table};
 
 /// The bytes per token that a read fetches for one reply; few tokens are longer.
@@ -31,10 +38,6 @@ const READ_BYTES_PER_TOKEN: u64 = 16;
 /// The mistakes in one statement that are corrected.
 #[cfg(feature = "sql")]
 const MAX_REPAIRS: usize = 4;
-
-/// Larger texts are searched and read, but are no table.
-#[cfg(any(feature = "jq", feature = "sql"))]
-const MAX_TEXT_RECORDS_BYTES: u64 = 64 << 20;
 
 /// The matches outside the records that come before those in the records.
 const MAX_OUTSIDE_MATCHES: usize = 5;
@@ -294,7 +297,8 @@ impl Extractor {
         #[cfg(feature = "jq")]
         if let Some((workers, limits)) = &self.workers {
             use lro_query::jq::JqQuery;
-            let lines = text_records(stored)?;
+            let text = text_records(stored)?;
+            let lines = text.as_deref().map(Bytes);
             let params = params(values)?;
             let run = |query: JqQuery| {
                 let query = query.params(params.clone());
@@ -333,6 +337,7 @@ impl Extractor {
                 && let Some(original) = original_document(stored)?
             {
                 let query = JqQuery::each(filter).params(params.clone());
+                let original = Bytes(&original);
                 let source = Source::document(&original);
                 let ask = QueryRequest::jq(&query, source).window(window(page));
                 if let Ok(answer) = workers.run(&ask, limits, cancel)
@@ -367,11 +372,14 @@ impl Extractor {
         #[cfg(feature = "sql")]
         if let Some((workers, limits)) = &self.workers {
             let params = params(values)?;
-            let lines = text_records(stored)?;
-            let further: Vec<Option<TextRecords>> = with
+            let text = text_records(stored)?;
+            let lines = text.as_deref().map(Bytes);
+            let further: Vec<Option<Vec<u8>>> = with
                 .iter()
                 .map(|(_, stored)| text_records(&**stored))
                 .collect::<Result<_, ExtractError>>()?;
+            let further: Vec<Option<Bytes<'_>>> =
+                further.iter().map(|text| text.as_deref().map(Bytes)).collect();
             let run = |statement: &str, table: Option<&str>| {
                 let query = lro_query::sql::SqlQuery::new(statement).params(params.clone());
                 let main = source(stored, lines.as_ref())?;
@@ -401,7 +409,7 @@ impl Extractor {
         &self,
         stored: &dyn StoredResult,
         statement: &str,
-        lines: Option<&TextRecords>,
+        lines: Option<&Bytes<'_>>,
         page: Page,
         run: impl Fn(&str, Option<&str>) -> Result<lro_query::Answer, ExtractError>,
     ) -> Result<Reply, ExtractError> {
@@ -601,106 +609,4 @@ fn further_text(
 
 fn has_records(stored: &dyn StoredResult) -> bool {
     stored.listed().sidecar.content.has_records()
-}
-
-#[cfg(any(feature = "jq", feature = "sql"))]
-fn source<'a>(
-    stored: &'a dyn StoredResult,
-    lines: Option<&'a TextRecords>,
-) -> Result<Source<'a>, ExtractError> {
-    match (stored.listed().sidecar.content, lines) {
-        (_, Some(lines)) => Ok(Source::lines(lines, 0)),
-        (lro_spool::StoredForm::Text | lro_spool::StoredForm::Binary, None) => {
-            Err(ExtractError::NoRecords)
-        }
-        _ => Ok(Source::stored(stored)?),
-    }
-}
-
-/// The lines of a text as records with the fields `line`, from 0, and `text`.
-#[cfg(any(feature = "jq", feature = "sql"))]
-struct TextRecords(Vec<u8>);
-
-#[cfg(any(feature = "jq", feature = "sql"))]
-impl PositionedRead for TextRecords {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize, lro_spool::SpoolError> {
-        lro_query::Bytes(&self.0).read_at(offset, buf)
-    }
-}
-
-/// The original document of records that are a part of it, unless it is too large for memory.
-#[cfg(feature = "jq")]
-fn original_document(stored: &dyn StoredResult) -> Result<Option<TextRecords>, ExtractError> {
-    let sidecar = &stored.listed().sidecar;
-    let is_document =
-        matches!(sidecar.content, lro_spool::StoredForm::Array | lro_spool::StoredForm::Map)
-            && sidecar.envelope.is_some()
-            && sidecar.texts.is_empty();
-    if !is_document || stored.len() > MAX_TEXT_RECORDS_BYTES {
-        return Ok(None);
-    }
-    let mut original = Vec::new();
-    match lro_spool::restore_payload(stored, &mut original) {
-        Ok(()) => Ok(Some(TextRecords(original))),
-        Err(lro_spool::RestoreError::Spool(error)) => Err(error.into()),
-        Err(_) => Ok(None),
-    }
-}
-
-/// The lines of a text result, unless it is too large for memory.
-#[cfg(any(feature = "jq", feature = "sql"))]
-fn text_records(stored: &dyn StoredResult) -> Result<Option<TextRecords>, ExtractError> {
-    if stored.listed().sidecar.content != lro_spool::StoredForm::Text
-        || stored.len() > MAX_TEXT_RECORDS_BYTES
-    {
-        return Ok(None);
-    }
-    let mut text = Vec::new();
-    let mut buf = vec![0; 256 * 1024];
-    loop {
-        let read = stored.read_at(text.len() as u64, &mut buf)?;
-        if read == 0 {
-            break;
-        }
-        text.extend_from_slice(&buf[..read]);
-    }
-    let mut records = Vec::with_capacity(text.len() + text.len() / 4);
-    for (number, line) in String::from_utf8_lossy(&text).lines().enumerate() {
-        records.extend_from_slice(format!("{{\"line\":{number},\"text\":").as_bytes());
-        records.extend_from_slice(json!(line).to_string().as_bytes());
-        records.extend_from_slice(b"}\n");
-    }
-    Ok(Some(TextRecords(records)))
-}
-
-/// Tables by name.
-#[cfg(feature = "sql")]
-type NamedTables = Vec<(String, Box<dyn PositionedRead>)>;
-
-/// The other tables of the same document that `statement` may use: loading one takes time.
-#[cfg(feature = "sql")]
-fn sibling_tables(stored: &dyn StoredResult, statement: &str) -> Result<NamedTables, ExtractError> {
-    let statement = statement.to_ascii_lowercase();
-    let sidecar = &stored.listed().sidecar;
-    let named = sidecar.table_parts().filter(|(table, _)| statement.contains(&table.name));
-    named.map(|(table, part)| Ok((table.name.clone(), stored.part(part)?))).collect()
-}
-
-#[cfg(any(feature = "jq", feature = "sql"))]
-fn params(values: &Values) -> Result<QueryParams, ExtractError> {
-    let mut params = QueryParams::default();
-    for (name, value) in values {
-        params.insert_raw(name.parse()?, value.clone());
-    }
-    Ok(params)
-}
-
-#[cfg(any(feature = "jq", feature = "sql"))]
-fn window(page: Page) -> Window {
-    let limit = (page.limit != u64::MAX).then_some(page.limit);
-    Window { offset: page.offset, limit }
 }

@@ -43,6 +43,8 @@ pub mod mcp;
 mod offloader;
 mod outside;
 mod query;
+#[cfg(any(feature = "jq", feature = "sql"))]
+mod query_source;
 #[cfg(feature = "sql")]
 mod repair;
 mod streaming;

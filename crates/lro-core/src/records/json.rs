@@ -10,6 +10,7 @@ use lro_json::{Scanner, TokenKind, TokenVisitor, decode};
 
 use super::lines::FirstPassStats;
 use super::{Content, RecordForm, RecordSet, SiblingTable, sibling_tables};
+use crate::hash::fnv1a;
 use crate::tokens::Measure;
 
 /// The maximum depth of a table.
@@ -142,7 +143,7 @@ impl OpenObject {
             // Two members of that name in a record could not be told apart.
             self.all_objects = false;
         }
-        let hash = hash(lexeme);
+        let hash = fnv1a(lexeme);
         if self.members == 1 && self.first_names.len() < MAX_COMPARED_NAMES {
             self.first_names.push(hash);
             self.same_names += 1;
@@ -150,13 +151,6 @@ impl OpenObject {
             self.same_names += 1;
         }
     }
-}
-
-/// FNV-1a: collisions only blur the comparison of names.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 impl ArrayCandidate {
