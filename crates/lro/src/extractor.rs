@@ -30,6 +30,7 @@ use crate::query_source::original_document;
 use crate::query_source::sibling_tables;
 #[cfg(any(feature = "jq", feature = "sql"))]
 use crate::query_source::{params, source, text_records, window};
+#[cfg(feature = "sql")]
 use crate::repair::{FieldPaths, unknown_table};
 
 /// The bytes per token that a read fetches for one reply; few tokens are longer.

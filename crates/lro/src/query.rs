@@ -198,6 +198,7 @@ impl Reply {
 }
 
 /// Shorter runs of equal answers are written out.
+#[cfg(any(feature = "jq", feature = "sql"))]
 const MIN_COLLAPSED: u64 = 4;
 
 /// Collects answers until the token budget of a reply is used up.
@@ -251,6 +252,7 @@ impl<'t> ReplyBuilder<'t> {
     }
 
     /// Adds an answer that comes `more` further times, as one line and a count.
+    #[cfg(any(feature = "jq", feature = "sql"))]
     pub(crate) fn add_run(&mut self, line: &[u8], more: u64) -> bool {
         if more < MIN_COLLAPSED {
             return (0..=more).all(|_| self.add(line));
