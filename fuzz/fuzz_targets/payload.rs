@@ -72,6 +72,21 @@ const FRAGMENTS: &[&str] = &[
     "'",
     "\u{2028}",
     "{\"n\":1,\"n\":2}",
+    "a;b\n",
+    "1;2\n",
+    "a|b\n",
+    "| a | b |\n|---|---|\n",
+    "| 1 | \\| |\n",
+    " a | b\n---+---\n",
+    " 1 | 2\n",
+    "+---+---+\n",
+    "NAME   SIZE\n",
+    "web    12\n",
+    "PID  TTY  TIME CMD\n",
+    "  1  p    0:00 x y\n",
+    "a=1 b=\"x y\"\n",
+    "b=\"\\x1b\" a=2.50 b=\n",
+    "1 INFO {\"a\": [1, \"x y\"]}\n",
 ];
 
 #[derive(Debug, Arbitrary)]
@@ -128,7 +143,12 @@ fuzz_target!(|input: Input<'_>| {
     }
     assert_eq!(found.content == Content::Binary, text.is_none() || payload.contains(&0));
 
-    let json = text.map(|text| text.strip_prefix('\u{feff}').unwrap_or(text)).map(roots);
+    // JSON may have text around it, which is then not a part of it.
+    let main = text.map(|text| match &found.main_range {
+        Some(range) => &text[index(range.start)..index(range.end)],
+        None => text.strip_prefix('\u{feff}').unwrap_or(text),
+    });
+    let json = main.map(roots);
     match (&found.content, found.records().map(|records| &records.form)) {
         (Content::Document, _) | (_, Some(RecordForm::Array { .. })) => {
             let roots = json.expect("text").expect("what was taken for JSON is JSON");
@@ -154,15 +174,20 @@ fuzz_target!(|input: Input<'_>| {
         let other = RecordLines::surveyed(records, surveyed);
         assert_eq!(written(&payload, records, other, chunk), lines, "one scan gives what two do");
     }
-    let text = text.expect("records are text");
+    let main = main.expect("records are text");
     match &records.form {
-        RecordForm::Array { .. } => {
-            let envelope = Envelope::parse(&payload, records).expect("an array has an envelope");
+        RecordForm::Array { span, .. } => {
+            let (json, start) = match &found.main_range {
+                Some(range) => (main.as_bytes(), range.start),
+                None => (&payload[..], 0),
+            };
+            let span = span.start - start..span.end - start;
+            let envelope = Envelope::parse(json, &span).expect("an array has an envelope");
             let whole = envelope.reassemble(lines.iter().map(String::as_str));
-            assert_eq!(whole, compact(text.strip_prefix('\u{feff}').unwrap_or(text)));
+            assert_eq!(whole, compact(main));
         }
         RecordForm::Lines { .. } => {
-            let roots = roots(text.strip_prefix('\u{feff}').unwrap_or(text)).expect("JSON");
+            let roots = roots(main).expect("JSON");
             let roots: Vec<_> = roots.into_iter().map(compact).collect();
             assert_eq!(lines, roots);
         }
@@ -176,6 +201,10 @@ fuzz_target!(|input: Input<'_>| {
         _ => {}
     }
 });
+
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("an offset in memory")
+}
 
 /// The record lines, each of which is one value of JSON.
 fn written(

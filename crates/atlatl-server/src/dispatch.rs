@@ -220,6 +220,8 @@ impl MemoryServer {
             JsonRpcError::new(INVALID_PARAMS, format!("unknown tool {name:?}"))
         })?;
         let arguments = arguments.map_or("{}", RawValue::get);
+        // A program reads the data itself, as a proxy does.
+        let client = client.as_proxy(client.proxy || meta::is_program(message));
         match client.era {
             ProtocolGeneration::Sessions if task.is_some() => {
                 self.legacy_task(tool, arguments, client, task, span)

@@ -117,13 +117,10 @@ impl EventBus {
     pub fn publish(&self, correlation: Option<String>, kind: ServerEventKind) {
         let at = (self.clock)();
         let unix_ms = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
-        let event = ServerEvent {
-            id: ulid::Ulid::from_parts(unix_ms, at.random).to_string(),
-            time: at.now,
-            source: "atlatl-server",
-            correlation,
-            kind,
-        };
+        let id = ulid::Ulid::from_parts(unix_ms, at.random).to_string();
+        // An event that no request caused correlates with itself.
+        let correlation = Some(correlation.unwrap_or_else(|| id.clone()));
+        let event = ServerEvent { id, time: at.now, source: "atlatl-server", correlation, kind };
         for sink in &self.sinks {
             sink.publish(&event);
         }
@@ -133,7 +130,7 @@ impl EventBus {
 /// Events about stored results are published too.
 impl lro::EventSink for EventBus {
     fn publish(&self, event: lro::Event) {
-        let correlation = event.result.map(|result| result.to_string());
+        let correlation = event.correlation.clone();
         Self::publish(self, correlation, ServerEventKind::Offload(event));
     }
 }

@@ -159,7 +159,7 @@ pub(crate) enum Command {
     /// Serve the extraction tools alone, for all proxies of a project
     ///
     /// An MCP server on standard input and output. Run the proxies of the
-    /// project with --tools none, so that a client sees each tool once.
+    /// project with --tools separate, so that a client sees each tool once.
     #[command(verbatim_doc_comment)]
     Tools(tools::Args),
     /// Log in to a remote MCP server

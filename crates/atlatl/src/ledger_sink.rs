@@ -17,6 +17,8 @@ const MAX_NAME_CHARS: usize = 80;
 /// Writes every event to the ledger, and collects failures.
 pub(crate) struct LedgerSink {
     path: Option<PathBuf>,
+    /// The command, as the source of its events.
+    source: &'static str,
     retention: TimeDelta,
     state: Mutex<State>,
 }
@@ -30,10 +32,12 @@ struct State {
 }
 
 impl LedgerSink {
-    /// A sink for the ledger that `settings` name. It is opened at the first event.
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// A sink for the ledger that `settings` name. It is opened at the first event. `source` is the
+    /// command.
+    pub(crate) fn new(settings: &Settings, source: &'static str) -> Self {
         Self {
             path: ledger_path(settings),
+            source,
             retention: TimeDelta::days(settings.config.ledger.retention_days.into()),
             state: Mutex::default(),
         }
@@ -77,9 +81,9 @@ impl LedgerSink {
 impl State {
     /// Opens the ledger at the first call. A failure is reported and is not fatal: the ledger contains only
     /// figures.
-    fn ledger(&mut self, path: &Path, keep_since: DateTime<Utc>) -> Option<&Ledger> {
+    fn ledger(&mut self, path: &Path, source: &str, keep_since: DateTime<Utc>) -> Option<&Ledger> {
         if !std::mem::replace(&mut self.open_attempted, true) {
-            match open(path) {
+            match open(path).map(|ledger| ledger.with_source(source)) {
                 Ok(ledger) => {
                     // Old lines that cannot be removed now are removed at the next start.
                     let _ = ledger.forget_before(keep_since);
@@ -103,7 +107,8 @@ impl EventSink for LedgerSink {
         }
         let keep_since = event.time.checked_sub_signed(self.retention);
         let keep_since = keep_since.unwrap_or(DateTime::<Utc>::MIN_UTC);
-        if let Some(ledger) = self.path.as_deref().and_then(|path| state.ledger(path, keep_since)) {
+        let Some(path) = self.path.as_deref() else { return };
+        if let Some(ledger) = state.ledger(path, self.source, keep_since) {
             ledger.publish(event);
         }
     }

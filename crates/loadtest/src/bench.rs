@@ -10,6 +10,7 @@ mod footprint;
 mod memory;
 mod offload;
 mod proxy;
+mod questions;
 mod server;
 
 use std::fs;
@@ -33,9 +34,12 @@ pub(crate) struct BenchArgs {
     /// With `proxy`: measure a server over HTTP
     #[arg(long)]
     http: bool,
-    /// With `footprint`: directory of a released `atlatl` [default: build it as for the packages]
+    /// With `footprint` and `questions`: directory of a built `atlatl` [default: build it]
     #[arg(long, value_name = "DIR")]
     bin: Option<PathBuf>,
+    /// With `questions`: the commit of the program in `--bin`, if it is another one
+    #[arg(long, value_name = "COMMIT", requires = "bin")]
+    program: Option<String>,
 }
 
 /// The benchmarks there are.
@@ -61,6 +65,8 @@ enum Bench {
     Usage,
     /// Size, CPU time and memory of the released program, with their goals
     Footprint,
+    /// Questions about results of many kinds, and wrong first attempts; written to docs/questions.md
+    Questions,
 }
 
 /// Makes the generated parts of the document from the results of a benchmark.
@@ -70,8 +76,12 @@ type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
 pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     ensure!(!args.http || matches!(args.name, Bench::Proxy), "--http is for `bench proxy`");
     ensure!(
-        args.bin.is_none() || matches!(args.name, Bench::Footprint),
-        "--bin is for `bench footprint`"
+        args.bin.is_none() || matches!(args.name, Bench::Footprint | Bench::Questions),
+        "--bin is for `bench footprint` and `bench questions`"
+    );
+    ensure!(
+        args.program.is_none() || matches!(args.name, Bench::Questions),
+        "--program is for `bench questions`"
     );
     let (name, package, tables): (_, _, Tables) = match args.name {
         Bench::Proxy if args.http => ("remote", "atlatl-lro", proxy::remote_tables),
@@ -84,6 +94,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Server => ("server", "atlatl-memory", server::tables),
         Bench::Usage => ("usage", "atlatl-lro", offload::usage_tables),
         Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
+        Bench::Questions => return run_questions(repository, args),
     };
     let cache = cache_dir()?;
     let mut failures = Vec::new();
@@ -105,7 +116,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
                 ensure!(installed.success(), "{script} failed");
             }
         }
-        Bench::Core | Bench::Offload | Bench::Memory | Bench::Footprint => {}
+        Bench::Core | Bench::Offload | Bench::Memory | Bench::Footprint | Bench::Questions => {}
     }
     let options = if args.http { "proxy --http" } else { name };
     let command = format!("cargo xtask bench {options}");
@@ -138,6 +149,27 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         output::line(&table);
         let body = format!("{}\n\n{table}", record.caption());
         write_generated(repository, DOCUMENT, part, &body)?;
+    }
+    Ok(true)
+}
+
+/// Runs `bench questions`, which has its own document. A run of another program is recorded only.
+fn run_questions(repository: &Repository, args: &BenchArgs) -> Result<bool> {
+    let program = args.program.as_deref();
+    let options =
+        program.map_or_else(String::new, |commit| format!(" --bin DIR --program {commit}"));
+    let command = format!("cargo xtask bench questions{options}");
+    let name = format!("bench-{}", questions::record_name(program));
+    let record = RunRecord::begin(repository, &name, &command)?;
+    let record = record.finish(questions::measure(repository, args.bin.as_deref())?);
+    output::line(format_args!("wrote {}", record.write(repository)?.display()));
+    if program.is_some() {
+        return Ok(true);
+    }
+    for (part, table) in questions::tables(repository, record.results())? {
+        output::line(&table);
+        let body = format!("{}\n\n{table}", record.caption());
+        write_generated(repository, questions::DOCUMENT, part, &body)?;
     }
     Ok(true)
 }

@@ -122,6 +122,14 @@ const SOAKS: &[Soak] = &[
         filter: "test(/^race::/)",
     },
     Soak {
+        name: "everything-found",
+        shows: "a search finds every value and name of a result, and what a descriptor shows and what it names add up to the whole",
+        cases: 100_000,
+        unit: "cases",
+        packages: &["lro", "lro-query"],
+        filter: "test(/^everything_is_found::/)",
+    },
+    Soak {
         name: "transparency",
         shows: "messages of both eras, however they are spelled, pass the relay as the bytes that came",
         cases: 100_000,

@@ -13,7 +13,7 @@ use std::time::Instant;
 use lro_core::records::{Detected, RecordLines};
 use lro_core::{
     DescriptorInput, DescriptorOptions, Detail, Extraction, Measure, NoTokenizer, O200k, Operation,
-    Policies, ResultId, Rules, Threshold, Tokenizer, Tokens, assess, record_lines,
+    Policies, RecipeListing, ResultId, Rules, Threshold, Tokenizer, Tokens, assess, record_lines,
 };
 use serde_json::{Value, json};
 
@@ -272,7 +272,11 @@ fn descriptors() -> Vec<Value> {
         };
         for extraction in [Extraction::Shell, Extraction::Native] {
             let size = |preview| {
-                let look = DescriptorOptions { extraction, preview: Tokens(preview) };
+                let look = DescriptorOptions {
+                    extraction,
+                    preview: Tokens(preview),
+                    recipes: RecipeListing::Included,
+                };
                 let full = serde_json::to_string(&stored.full_descriptor(detail, look));
                 let compact = serde_json::to_string(&stored.compact_descriptor(Some(detail), look));
                 (real(&full.unwrap_or_default()), real(&compact.unwrap_or_default()))

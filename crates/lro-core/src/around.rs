@@ -16,10 +16,10 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use crate::outline::Node;
-use crate::payload::{self, Payload, Unreadable};
+use crate::payload::{self, Payload, Section, Unreadable};
 use crate::preview::truncate::{Limits, show};
-use crate::records::{Detected, Envelope};
-use crate::sanitize::{escape_invisible, excerpt};
+use crate::records::{Content, Detected, Envelope, RecordForm, RecordSet};
+use crate::sanitize::{escape_invisible, excerpt, label};
 use crate::stats::{RecordStats, TableStats};
 use crate::tokens::{Measure, Tokens};
 
@@ -90,9 +90,25 @@ impl Envelope {
     }
 }
 
+/// The members of `payload` outside its records; all members of a document without records.
+pub fn outer_members<'a>(
+    payload: &dyn Payload,
+    detected: &Detected,
+) -> Result<Vec<OuterMember<'a>>, Unreadable> {
+    let main = Section::new(payload, detected.main_range.clone());
+    match detected.records().map(|records| &records.form) {
+        Some(RecordForm::Array { path, .. } | RecordForm::Map { path, .. }) => {
+            members_of_payload(&main, path)
+        }
+        // The preview shows the beginning of a document only.
+        None if detected.content == Content::Document => members_of_payload(&main, &[]),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// The members of `payload` outside its record array, whose names are `path`. For a payload with so
 /// much around the records that it is stored unchanged.
-pub fn members_of_payload<'a>(
+fn members_of_payload<'a>(
     payload: &dyn Payload,
     path: &[String],
 ) -> Result<Vec<OuterMember<'a>>, Unreadable> {
@@ -127,14 +143,11 @@ pub fn members_of_payload<'a>(
     Ok(members)
 }
 
-/// The texts before and after the JSON of a payload, without code fences.
-pub fn texts_around_json(
-    payload: &dyn Payload,
-    detected: &Detected,
-) -> Result<Vec<String>, Unreadable> {
-    let Some(json) = &detected.json_range else { return Ok(Vec::new()) };
+/// The texts before and after the JSON or the table of a payload, without code fences.
+pub fn texts_around(payload: &dyn Payload, detected: &Detected) -> Result<Vec<String>, Unreadable> {
+    let Some(main) = &detected.main_range else { return Ok(Vec::new()) };
     let mut texts = Vec::new();
-    for range in [0..json.start, json.end..payload.bytes()] {
+    for range in [0..main.start, main.end..payload.bytes()] {
         let text = String::from_utf8_lossy(&payload::part(payload, range)?).into_owned();
         let lines = text.lines().filter(|line| !line.trim_start().starts_with("```"));
         let text = lines.collect::<Vec<_>>().join("\n");
@@ -156,16 +169,16 @@ fn join_text(prefix: &str, name: &str) -> String {
 
 fn add_value_lines(json: &[u8], path: &str, depth: usize, lines: &mut String) {
     if depth < MAX_DEPTH {
-        if let Some(members) = Members::new(json) {
-            for (name, value) in members.map_while(Result::ok) {
-                add_value_lines(value, &join(path, name), depth + 1, lines);
-            }
-            return;
+        let before = lines.len();
+        for (name, value) in Members::new(json).into_iter().flatten().map_while(Result::ok) {
+            add_value_lines(value, &join(path, name), depth + 1, lines);
         }
-        if let Some(elements) = Elements::new(json) {
-            for (i, value) in elements.map_while(Result::ok).enumerate() {
-                add_value_lines(value, &format!("{path}[{i}]"), depth + 1, lines);
-            }
+        let elements = Elements::new(json).into_iter().flatten().map_while(Result::ok);
+        for (i, value) in elements.enumerate() {
+            add_value_lines(value, &format!("{path}[{i}]"), depth + 1, lines);
+        }
+        // An empty container has a line of its own.
+        if lines.len() > before {
             return;
         }
     }
@@ -305,6 +318,11 @@ const PAGINATION_WORDS: [&str; 12] = [
     "size", "status",
 ];
 
+/// Whether the name of a member says that something is wrong.
+pub(crate) fn is_problem(member: &OuterMember<'_>) -> bool {
+    rank(member) == PROBLEM
+}
+
 /// The position of a member among those shown.
 fn rank(member: &OuterMember<'_>) -> u8 {
     let path = member.path.to_ascii_lowercase();
@@ -320,12 +338,15 @@ fn rank(member: &OuterMember<'_>) -> u8 {
     }
 }
 
-/// A table besides the main one, as a descriptor shows it.
+/// A table of a document with several, as a descriptor shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TableNote {
     /// The table name in SQL.
     pub table: String,
+    /// The names of the members that lead to the table, if they differ from its name: untrusted text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// The number of records.
     pub records: u64,
     /// The size of the records.
@@ -335,13 +356,47 @@ pub struct TableNote {
     pub fields: Vec<String>,
 }
 
+/// The token budget for all tables: those that do not fit are counted.
+const TABLES_TOKENS: u64 = 130;
 /// The token budget for the fields of all tables.
 const TABLE_FIELDS_TOKENS: u64 = 60;
 /// The most fields of one table.
 const MAX_TABLE_FIELDS: usize = 8;
 
-/// The tables besides the main one.
-pub(crate) fn tables(tables: &[TableStats]) -> Vec<TableNote> {
+/// The tables of a document: the records, of which only the origin is not shown elsewhere, and the others.
+/// Empty if there are no others.
+pub(crate) fn tables(records: Option<&RecordSet>, tables: &[TableStats]) -> Vec<TableNote> {
+    let main = records.filter(|_| !tables.is_empty()).map(|records| TableNote {
+        table: "results".to_owned(),
+        from: Some(label(&records.form.path().join("."), MAX_PATH_CHARS)),
+        records: records.count,
+        bytes: records.measure.bytes,
+        fields: Vec::new(),
+    });
+    let mut left = TABLES_TOKENS;
+    let mut notes: Vec<TableNote> = main.into_iter().chain(sibling_tables(tables)).collect();
+    let mut fits = |note: &TableNote| {
+        let json = serde_json::to_string(note).unwrap_or_default();
+        let cost = Measure::from_bytes(json.as_bytes()).cost();
+        let fits = cost <= left;
+        left = left.saturating_sub(cost);
+        fits
+    };
+    let shown = notes.iter().take_while(|note| fits(note)).count();
+    let rest = notes.split_off(shown);
+    if !rest.is_empty() {
+        notes.push(TableNote {
+            table: format!("\u{2026} {} more", rest.len()),
+            from: None,
+            records: rest.iter().map(|note| note.records).sum(),
+            bytes: rest.iter().map(|note| note.bytes).sum(),
+            fields: Vec::new(),
+        });
+    }
+    notes
+}
+
+fn sibling_tables(tables: &[TableStats]) -> Vec<TableNote> {
     let mut left = TABLE_FIELDS_TOKENS;
     let fields = |stats: &RecordStats, left: &mut u64| {
         let names = stats.shape.fields().into_iter().map(|(name, _)| name);
@@ -359,6 +414,7 @@ pub(crate) fn tables(tables: &[TableStats]) -> Vec<TableNote> {
         .iter()
         .map(|table| TableNote {
             table: table.name.clone(),
+            from: (table.path != table.name).then(|| label(&table.path, MAX_PATH_CHARS)),
             records: table.stats.count,
             bytes: table.bytes,
             fields: fields(&table.stats, &mut left),

@@ -78,6 +78,8 @@ pub struct OffloadConfig {
     pub output_dir: String,
     /// The form of the descriptor of a memory result.
     pub descriptor: DescriptorForm,
+    /// Whether the descriptor of a memory result lists recipes.
+    pub recipes: bool,
     /// Token budget for the first records in the descriptor; 0 for none.
     pub preview_tokens: u32,
     /// Token limit of one extraction reply.
@@ -94,6 +96,7 @@ impl Default for OffloadConfig {
             ttl_seconds: 3600,
             output_dir: String::new(),
             descriptor: DescriptorForm::Full,
+            recipes: true,
             preview_tokens: 300,
             reply_tokens: 1600,
             shared_filesystem: false,
@@ -155,7 +158,7 @@ impl Default for ProxyConfig {
     }
 }
 
-/// Whether the proxy itself offers the extraction tools.
+/// Who offers the extraction tools, which the guidance of a descriptor names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -163,7 +166,9 @@ pub enum ProxyTools {
     /// The proxy lists all of them beside the server's own tools.
     #[default]
     All,
-    /// The proxy lists none; a separate server offers them.
+    /// The proxy lists none; `atlatl tools` offers them to the same client.
+    Separate,
+    /// The client has none of them: the guidance is for a shell.
     None,
 }
 

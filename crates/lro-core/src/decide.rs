@@ -130,9 +130,13 @@ fn estimate_lines(
     let measure = match &detected.content {
         Content::Binary => return estimate_binary(detected),
         // The lines of a table are not in the payload: its text is estimated.
-        Content::Records(RecordSet { form: RecordForm::Table { .. }, .. })
+        Content::Records(RecordSet {
+            form: RecordForm::Table { .. } | RecordForm::TextTable { .. },
+            ..
+        })
         | Content::Document
-        | Content::Text => {
+        | Content::Text
+        | Content::Base64(_) => {
             return tokens::estimate(detected.measure, &sample(payload), tokenizer);
         }
         Content::Records(records) => records.measure,

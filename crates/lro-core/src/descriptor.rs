@@ -12,7 +12,7 @@ use super::around::{self, Around, Note, OuterMember, TableNote};
 use super::guidance::{JqRecipe, OptionalFields, recipes};
 use super::operation::{Detail, saturating};
 use super::reference::Location;
-use crate::guidance::{self, Extraction};
+use crate::guidance::{self, Extraction, RecipeListing};
 use crate::operation::Operation;
 use crate::preview::{Preview, PreviewExtent};
 use crate::records::{Content, Detected};
@@ -23,8 +23,18 @@ use crate::tokens::{Measure, Tokens};
 
 /// The most tokens of a compact descriptor; the preview shrinks to fit.
 const COMPACT_LIMIT_TOKENS: u64 = 850;
-/// The token budget of the field list in a compact descriptor.
-const FIELDS_BUDGET_TOKENS: u64 = 190;
+/// The token budget of the field list in a compact descriptor, and of the tables of a document with
+/// several.
+const FIELDS_BUDGET_TOKENS: u64 = 165;
+/// The least of it that is for the field list.
+const MIN_FIELDS_BUDGET_TOKENS: u64 = 80;
+
+/// A full descriptor is used only for results that are at least this many times as long.
+pub const MIN_SAVINGS_FACTOR: u64 = 4;
+
+/// The members around memories that the summary of their descriptor has as well, or that are for
+/// pages.
+const SUMMARIZED_MEMBERS: [&str; 5] = ["count", "total_matches", "next_cursor", "detail", "scores"];
 
 /// Spec G1: the compact response returned when results are offloaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +47,8 @@ pub struct OffloadResponse {
     pub file_path: String,
     /// JSON Schema of a record line.
     pub line_schema: Value,
-    /// The ten recipes.
+    /// The ten recipes; none if `prompt.offload.recipes` is false.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jq_recipes: Vec<JqRecipe>,
     /// The instructions for the model.
     pub guidance: String,
@@ -131,8 +142,20 @@ pub struct CompactSummary {
     pub count: Option<u64>,
     /// The format of the payload.
     pub kind: &'static str,
+    /// The form of records in text other than JSON, such as `csv`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<&'static str>,
     /// The size of the payload.
     pub bytes: u64,
+    /// The number of lines of a text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
+    /// The size of base64 data when it is decoded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decoded_bytes: Option<u64>,
+    /// The media type of base64 data, if its first bytes identify it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<&'static str>,
     /// The estimated tokens of the result.
     pub estimated_tokens: Tokens,
     /// The operation.
@@ -195,15 +218,28 @@ pub struct DescriptorOptions {
     pub extraction: Extraction,
     /// The token budget of the preview; 0 for none.
     pub preview: Tokens,
+    /// Whether a full descriptor lists the recipes.
+    pub recipes: RecipeListing,
 }
+
+/// Writes the guidance for a set of memories.
+type Guidance = fn(Extraction, u64, Tokens, Detail, Location<'_>, Reference) -> String;
 
 impl DescriptorInput<'_> {
     /// Spec R1: the full descriptor of a set of memories at `detail`.
     pub fn full_descriptor(&self, detail: Detail, options: DescriptorOptions) -> FullDescriptor {
         let (count, reference) = (self.survey.count, self.id.reference());
-        let optional = OptionalFields::from_shape(&self.survey.shape);
+        let (jq_recipes, guidance): (_, Guidance) = match options.recipes {
+            RecipeListing::Included => {
+                let optional = OptionalFields::from_shape(&self.survey.shape);
+                let recipes = recipes(detail, optional);
+                let commands = recipes.iter().map(|recipe| recipe.command(self.place)).collect();
+                (commands, guidance::for_memories)
+            }
+            RecipeListing::Omitted => (Vec::new(), guidance::without_recipes),
+        };
         FullDescriptor {
-            lro: self.lro(options.preview),
+            lro: self.lro(options.preview, true),
             response: OffloadResponse {
                 offloaded: true,
                 summary: OffloadSummary {
@@ -216,11 +252,8 @@ impl DescriptorInput<'_> {
                 },
                 file_path: self.place.as_str().to_owned(),
                 line_schema: self.survey.shape.line_schema(),
-                jq_recipes: recipes(detail, optional)
-                    .iter()
-                    .map(|r| r.command(self.place))
-                    .collect(),
-                guidance: guidance::for_memories(
+                jq_recipes,
+                guidance: guidance(
                     options.extraction,
                     count,
                     self.estimated,
@@ -240,19 +273,29 @@ impl DescriptorInput<'_> {
     ) -> CompactDescriptor {
         let (count, kind) =
             (self.found.records().map(|records| records.count), self.found.content.kind());
-        let (fields, left_out) = self.fields();
+        let form = self.found.records().and_then(|records| records.form.text_form());
+        let base64 = match &self.found.content {
+            Content::Base64(base64) => Some(base64),
+            _ => None,
+        };
+        let lro = self.lro(Tokens(0), detail.is_some());
+        let (fields, left_out) = self.fields(&lro.tables);
         let (more_fields, more_fields_at_least) = match left_out {
             OmittedFields::Exactly(0) => (None, None),
             OmittedFields::Exactly(more) => (Some(more), None),
             OmittedFields::AtLeast(more) => (None, Some(more)),
         };
         let mut descriptor = CompactDescriptor {
-            lro: self.lro(Tokens(0)),
+            lro,
             offloaded: true,
             summary: CompactSummary {
                 count,
                 kind,
+                form,
                 bytes: self.found.measure.bytes,
+                lines: self.found.lines,
+                decoded_bytes: base64.map(|base64| base64.decoded_bytes),
+                media_type: base64.and_then(|base64| base64.media_type),
                 estimated_tokens: self.estimated,
                 operation: self.operation.as_str().to_owned(),
                 detail,
@@ -271,6 +314,7 @@ impl DescriptorInput<'_> {
                 self.estimated,
                 self.place,
                 self.id.reference(),
+                options.recipes,
             ),
         };
         // The preview gets what the rest leaves.
@@ -287,17 +331,24 @@ impl DescriptorInput<'_> {
             _ if budget.0 == 0 => None,
             Content::Records(_) => Preview::of_records(&self.survey.head, budget),
             Content::Document | Content::Text => Preview::of_text(self.text_head, budget),
-            Content::Binary => None,
+            // g26: a preview of base64 says nothing.
+            Content::Base64(_) | Content::Binary => None,
         };
         let cut = preview.as_ref().is_some_and(|(_, cut)| *cut == PreviewExtent::Abridged);
         (preview.map(|(preview, _)| preview), cut.then_some(true))
     }
 
-    fn lro(&self, budget: Tokens) -> Lro {
+    /// The extension; `memories` is whether the records are memories.
+    fn lro(&self, budget: Tokens, memories: bool) -> Lro {
         let (preview, preview_cut) = self.preview(budget);
         let is_table = |path: &String| self.survey.tables.iter().any(|table| table.path == *path);
+        let is_shown = |member: &OuterMember<'_>| {
+            // A list of errors is a table, and must be seen as well.
+            (is_table(&member.path) && !around::is_problem(member))
+                || (memories && SUMMARIZED_MEMBERS.contains(&member.path.as_str()))
+        };
         let members: Vec<OuterMember<'_>> =
-            self.around.iter().filter(|member| !is_table(&member.path)).cloned().collect();
+            self.around.iter().filter(|member| !is_shown(member)).cloned().collect();
         let (notes, notes_cost) = around::notes(self.further_texts, !members.is_empty());
         let around_budget = Tokens(around::BUDGET.0.saturating_sub(notes_cost));
         Lro {
@@ -307,7 +358,7 @@ impl DescriptorInput<'_> {
             readable_path: self.readable_path,
             parts: u32::try_from(self.further_texts.len() + 1).ok().filter(|parts| *parts > 1),
             around: Around::new(&members, around_budget),
-            tables: around::tables(&self.survey.tables),
+            tables: around::tables(self.found.records(), &self.survey.tables),
             notes,
             preview,
             preview_cut,
@@ -315,8 +366,11 @@ impl DescriptorInput<'_> {
     }
 
     /// As many fields as fit the budget, and the number of omitted ones.
-    fn fields(&self) -> (Map<String, Value>, OmittedFields) {
-        let (listed, _) = self.survey.values.describe(FIELDS_BUDGET_TOKENS);
+    fn fields(&self, tables: &[TableNote]) -> (Map<String, Value>, OmittedFields) {
+        let tables = serde_json::to_string(tables).unwrap_or_default();
+        let budget =
+            FIELDS_BUDGET_TOKENS.saturating_sub(Measure::from_bytes(tables.as_bytes()).cost());
+        let (listed, _) = self.survey.values.describe(budget.max(MIN_FIELDS_BUDGET_TOKENS));
         let unlisted = self.survey.shape.fields().len().saturating_sub(listed.len());
         let left_out = match self.survey.shape.fields_left_out() {
             OmittedFields::Exactly(more) => OmittedFields::Exactly(more + unlisted),

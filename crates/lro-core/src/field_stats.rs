@@ -4,17 +4,19 @@
 //! [`MAX_STATS_BYTES`] of them: exact for most results, and labelled otherwise. All of it is data
 //! from the result.
 
+mod describe;
+
 use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
-use lro_json::{Elements, LexemeKind, Members, decode, string_inside};
-use serde_json::{Map, Value};
+use lro_json::{Elements, LexemeKind, Members, string_inside};
+use memchr::memchr;
 
-use crate::hash::fnv1a;
-use crate::sanitize::{escape_invisible, is_visible};
+use crate::hash::{SameHash, fnv1a};
 use crate::tokens::Measure;
 
 /// The bytes of record lines that are examined.
-pub(crate) const MAX_STATS_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_STATS_BYTES: u64 = 2 << 20;
 /// Longer records are not examined.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 /// The fields of a record that are examined.
@@ -27,12 +29,14 @@ const MAX_LEVELS: usize = 2;
 const MAX_SHOWN_VALUES: usize = 8;
 /// The distinct values of a field that are counted.
 const MAX_DISTINCT: usize = 1024;
-/// The characters of a shown value.
-const MAX_VALUE_CHARS: usize = 24;
 /// The longest value that can be shown.
 const MAX_VALUE_BYTES: usize = 96;
+/// The distinct values of a field with a longer one are not counted.
+const MAX_COUNTED_BYTES: usize = 256;
 /// The characters of a field name.
 const MAX_NAME_CHARS: usize = 64;
+/// The digits of an integer that surely is an `i64`.
+const MAX_INTEGER_DIGITS: usize = 18;
 /// The elements of an array that are examined.
 const MAX_ELEMENTS: usize = 64;
 
@@ -76,10 +80,24 @@ struct Values {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NumberRange {
-    count: u64,
     integers: bool,
-    min: Box<str>,
-    max: Box<str>,
+    min: Number,
+    max: Number,
+}
+
+/// A number as in the text, and what it is compared by.
+#[derive(Debug, Clone, PartialEq)]
+struct Number {
+    lexeme: Box<str>,
+    value: NumberValue,
+}
+
+impl Eq for Number {}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum NumberValue {
+    Integer(i64),
+    Float(f64),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -90,8 +108,10 @@ struct Strings {
     values: Vec<(Box<str>, u64)>,
     /// Whether there are more, or longer ones.
     many: bool,
-    /// The hashes of the distinct values.
-    distinct: HashSet<u64>,
+    /// The hashes of the distinct values, while all are short.
+    distinct: HashSet<u64, BuildHasherDefault<SameHash>>,
+    /// Whether one is too long to be counted.
+    long: bool,
     /// The first and the last, while all are times of the same form.
     times: Option<(Box<str>, Box<str>)>,
     not_times: bool,
@@ -124,7 +144,7 @@ impl FieldStatsBuilder {
                 self.stats.partial = true;
                 return;
             }
-            let end = chunk.iter().position(|byte| *byte == b'\n');
+            let end = memchr(b'\n', chunk);
             let (line, rest) = match end {
                 Some(end) => (&chunk[..end], &chunk[end + 1..]),
                 None => (chunk, &[][..]),
@@ -213,29 +233,50 @@ impl Values {
     }
 
     fn add_number(&mut self, lexeme: &[u8]) {
-        let Ok(text) = std::str::from_utf8(lexeme) else { return };
-        let integer = !text.contains(['.', 'e', 'E']);
+        let Some(value) = NumberValue::parse(lexeme) else { return };
+        let integer = matches!(value, NumberValue::Integer(_))
+            || !lexeme.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E'));
+        let number = || Number { lexeme: String::from_utf8_lossy(lexeme).into(), value };
         let Some(range) = &mut self.numbers else {
-            let (min, max) = (text.into(), text.into());
-            self.numbers = Some(NumberRange { count: 1, integers: integer, min, max });
+            self.numbers = Some(NumberRange { integers: integer, min: number(), max: number() });
             return;
         };
-        range.count += 1;
         range.integers &= integer;
-        if is_less(text, &range.min) {
-            range.min = text.into();
+        if value.is_less(range.min.value) {
+            range.min = number();
         }
-        if is_less(&range.max, text) {
-            range.max = text.into();
+        if range.max.value.is_less(value) {
+            range.max = number();
         }
     }
 }
 
-/// Compares two JSON numbers.
-fn is_less(one: &str, other: &str) -> bool {
-    match (one.parse::<i64>(), other.parse::<i64>()) {
-        (Ok(one), Ok(other)) => one < other,
-        _ => one.parse::<f64>().unwrap_or(f64::NAN) < other.parse::<f64>().unwrap_or(f64::NAN),
+impl NumberValue {
+    fn parse(lexeme: &[u8]) -> Option<Self> {
+        let (negative, digits) = match lexeme {
+            [b'-', digits @ ..] => (true, digits),
+            digits => (false, digits),
+        };
+        if digits.len() <= MAX_INTEGER_DIGITS && digits.iter().all(u8::is_ascii_digit) {
+            let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+            return Some(Self::Integer(if negative { -value } else { value }));
+        }
+        std::str::from_utf8(lexeme).ok()?.parse().ok().map(Self::Float)
+    }
+
+    fn is_less(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Integer(one), Self::Integer(other)) => one < other,
+            _ => self.to_float() < other.to_float(),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "compared with a number that is no i64")]
+    fn to_float(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Float(value) => value,
+        }
     }
 }
 
@@ -243,9 +284,13 @@ impl Strings {
     fn add(&mut self, inside: &[u8]) {
         self.count += 1;
         // Escapes make a text look longer than it is; an upper bound is enough.
-        let chars = Measure::from_bytes(inside).chars;
-        self.max_chars = self.max_chars.max(chars);
-        if self.distinct.len() <= MAX_DISTINCT {
+        if inside.len() as u64 > self.max_chars {
+            self.max_chars = self.max_chars.max(Measure::from_bytes(inside).chars);
+        }
+        if inside.len() > MAX_COUNTED_BYTES {
+            self.long = true;
+            self.distinct = HashSet::default();
+        } else if !self.long && self.distinct.len() <= MAX_DISTINCT {
             self.distinct.insert(fnv1a(inside));
         }
         if !self.many {
@@ -342,236 +387,9 @@ impl Arrays {
     }
 }
 
-/// How much is shown of a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Richness {
-    /// The type.
-    Type,
-    /// Values and ranges.
-    Values,
-    /// The fields of nested objects, with their values.
-    Nested,
-}
-
-impl FieldStats {
-    /// Whether some records were not examined, and how many were.
-    pub(crate) fn examined(&self) -> Option<u64> {
-        self.partial.then_some(self.records)
-    }
-
-    /// The fields of a record within `budget` tokens, and how many are omitted.
-    pub(crate) fn describe(&self, budget: u64) -> (Map<String, Value>, usize) {
-        let fields: Vec<(String, &Values)> = self.record.visible().collect();
-        let objects = self.record.objects;
-        let mut left = budget;
-        let mut shown: Vec<(String, Value)> = Vec::new();
-        for (name, values) in &fields {
-            let value = values.describe(objects, Richness::Type);
-            let cost = cost(name, &value);
-            if cost > left {
-                break;
-            }
-            left -= cost;
-            shown.push((name.clone(), value));
-        }
-        // The rest of the budget goes to values first, which decide what a query compares with.
-        for richness in [Richness::Values, Richness::Nested] {
-            for ((name, values), (_, value)) in fields.iter().zip(&mut shown) {
-                let richer = values.describe(objects, richness);
-                let (old, new) = (cost(name, value), cost(name, &richer));
-                if richer != *value && new <= old + left {
-                    left = left + old - new;
-                    *value = richer;
-                }
-            }
-        }
-        let omitted = fields.len() - shown.len();
-        (shown.into_iter().collect(), omitted)
-    }
-}
-
-fn cost(name: &str, value: &Value) -> u64 {
-    Measure::from_bytes(name.as_bytes()).cost()
-        + Measure::from_bytes(value.to_string().as_bytes()).cost()
-        + 2
-}
-
-impl ObjectStats {
-    /// The fields with names that can be shown.
-    fn visible(&self) -> impl Iterator<Item = (String, &Values)> {
-        self.fields.iter().filter_map(|field| {
-            let name = decode(&field.lexeme)?;
-            let shown = name.chars().count() <= MAX_NAME_CHARS && is_visible(&name);
-            shown.then(|| (name.into_owned(), &field.values))
-        })
-    }
-
-    /// Whether its names are data and not fields.
-    fn is_dictionary(&self) -> bool {
-        self.more || self.fields.is_empty()
-    }
-}
-
-impl Values {
-    /// Describes the values; `objects` is the number of objects that may have the field.
-    fn describe(&self, objects: u64, richness: Richness) -> Value {
-        let kinds = self.kinds();
-        let nested = match (&self.objects, &self.arrays) {
-            (Some(object), None) if kinds.len() == 1 && richness == Richness::Nested => {
-                object.describe(object.objects).map(Value::Object)
-            }
-            (None, Some(arrays)) if kinds.len() == 1 && richness == Richness::Nested => {
-                let object = arrays.elements.objects.as_ref();
-                let object = object
-                    .filter(|object| arrays.elements.kinds().len() == 1 && !object.is_dictionary());
-                object
-                    .and_then(|object| object.describe(object.objects))
-                    .map(|object| Value::Array(vec![Value::Object(object)]))
-            }
-            _ => None,
-        };
-        if let Some(nested) = nested {
-            return nested;
-        }
-        let mut text = if richness == Richness::Type {
-            kinds.join("|")
-        } else {
-            match kinds.as_slice() {
-                ["integer" | "number"] => self.describe_numbers(),
-                ["text" | "time"] => self.strings.describe(),
-                ["boolean"] => format!("boolean: true {}, false {}", self.truths, self.falsehoods),
-                ["array"] => self.arrays.as_ref().map_or_else(String::new, |a| a.describe()),
-                _ => kinds.join("|"),
-            }
-        };
-        if kinds.is_empty() {
-            "null".clone_into(&mut text);
-        } else if self.nulls > 0 {
-            text = format!("{text}, {} null", share(self.nulls, objects));
-        }
-        if self.present < objects {
-            text = format!("{text}, {} absent", share(objects - self.present, objects));
-        }
-        Value::String(text)
-    }
-
-    /// The names of the types, without null.
-    fn kinds(&self) -> Vec<&'static str> {
-        let mut kinds = Vec::new();
-        if self.truths + self.falsehoods > 0 {
-            kinds.push("boolean");
-        }
-        if let Some(numbers) = &self.numbers {
-            kinds.push(if numbers.integers { "integer" } else { "number" });
-        }
-        if self.strings.count > 0 {
-            kinds.push(if self.strings.times.is_some() { "time" } else { "text" });
-        }
-        if self.arrays.is_some() {
-            kinds.push("array");
-        }
-        if self.objects.is_some() {
-            kinds.push("object");
-        }
-        kinds
-    }
-
-    fn describe_numbers(&self) -> String {
-        let Some(range) = &self.numbers else { return String::new() };
-        let kind = if range.integers { "integer" } else { "number" };
-        if range.min == range.max {
-            format!("{kind} {}", range.min)
-        } else {
-            format!("{kind} {}\u{2026}{}", range.min, range.max)
-        }
-    }
-}
-
-impl ObjectStats {
-    /// The fields with their values; `None` for a dictionary.
-    fn describe(&self, objects: u64) -> Option<Map<String, Value>> {
-        if self.is_dictionary() {
-            return None;
-        }
-        let fields = self.visible();
-        Some(
-            fields
-                .map(|(name, values)| (name, values.describe(objects, Richness::Values)))
-                .collect(),
-        )
-    }
-}
-
-impl Strings {
-    fn describe(&self) -> String {
-        if let Some((min, max)) = &self.times {
-            return if min == max {
-                format!("time {min}")
-            } else {
-                format!("time {min}\u{2026}{max}")
-            };
-        }
-        if !self.many && self.distinct.len() as u64 * 2 <= self.count.max(2) {
-            let mut values: Vec<&(Box<str>, u64)> = self.values.iter().collect();
-            values.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            let values: Vec<String> =
-                values.iter().map(|(value, count)| format!("{} {count}", shown(value))).collect();
-            return format!("text: {}", values.join(", "));
-        }
-        let distinct = if self.distinct.len() > MAX_DISTINCT {
-            format!("over {MAX_DISTINCT} distinct")
-        } else {
-            format!("{} distinct", self.distinct.len())
-        };
-        format!("text, {distinct}, \u{2264} {} characters", self.max_chars)
-    }
-}
-
-impl Arrays {
-    fn describe(&self) -> String {
-        let mut text = if self.min_len == self.max_len {
-            format!("array of {}", self.max_len)
-        } else {
-            format!("array of {}\u{2026}{}", self.min_len, self.max_len)
-        };
-        let kinds = self.elements.kinds();
-        match kinds.as_slice() {
-            [] => {}
-            ["text"] if !self.elements.strings.many => {
-                text = format!("{text} {}", self.elements.strings.describe());
-            }
-            kinds => text = format!("{text} {}", kinds.join("|")),
-        }
-        text
-    }
-}
-
-/// A value as a descriptor shows it: decoded, short and without invisible characters.
-fn shown(lexeme: &str) -> String {
-    let text = decode(lexeme.as_bytes()).unwrap_or_else(|| lexeme.into());
-    let short: String = text.chars().take(MAX_VALUE_CHARS).collect();
-    let mut shown = escape_invisible(&short).replace('\n', " ");
-    if short.len() < text.len() {
-        shown.push('\u{2026}');
-    }
-    // An empty or odd value is quoted, so that it cannot be taken for the next one.
-    let plain = !shown.is_empty() && !shown.contains([',', ':', '"']) && shown.trim() == shown;
-    if plain { shown } else { format!("{shown:?}") }
-}
-
-/// A share of `all` in percent, never rounded to none or all.
-fn share(part: u64, all: u64) -> String {
-    let percent = part.saturating_mul(100) / all.max(1);
-    match percent {
-        0 => "under 1 %".to_owned(),
-        100 => "100 %".to_owned(),
-        percent => format!("{percent} %"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -660,12 +478,12 @@ mod tests {
 
     #[test]
     fn records_beyond_the_limit_are_labelled() {
-        let line = format!("{{\"a\":\"{}\"}}\n", "x".repeat(1 << 19));
+        let line = format!("{{\"a\":\"{}\"}}\n", "x".repeat(1 << 10));
         let mut builder = FieldStatsBuilder::default();
-        for _ in 0..40 {
+        for _ in 0..4000 {
             builder.add_lines(line.as_bytes());
         }
         let examined = builder.finish().examined().unwrap();
-        assert!((30..40).contains(&examined), "{examined}");
+        assert!((2000..2100).contains(&examined), "{examined}");
     }
 }

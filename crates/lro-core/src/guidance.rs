@@ -11,6 +11,7 @@ use super::reference::{Location, Reference};
 use super::sanitize::escape_invisible;
 use super::shape::{Presence, Shape};
 use super::tokens::Tokens;
+use crate::config::OffloadConfig;
 
 /// How the client can query a stored result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,85 @@ pub enum Extraction {
     /// With the extraction tools, which are listed.
     Native,
 }
+
+/// Whether a descriptor of memories lists the recipes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a yes or a no")]
+pub enum RecipeListing {
+    /// Spec R1: all of them.
+    #[default]
+    Included,
+    /// None of them, and the guidance has examples in jq and SQL instead.
+    Omitted,
+}
+
+impl RecipeListing {
+    /// The listing that `prompt.offload.recipes` asks for.
+    pub fn from_config(config: &OffloadConfig) -> Self {
+        if config.recipes { Self::Included } else { Self::Omitted }
+    }
+}
+
+/// Guidance for a set of memories whose descriptor lists no recipes.
+pub fn without_recipes(
+    extraction: Extraction,
+    count: u64,
+    tokens: Tokens,
+    detail: Detail,
+    location: Location<'_>,
+    reference: Reference,
+) -> String {
+    let head = format!("Results offloaded to JSONL ({count} memories, ~{tokens} tokens saved).");
+    match extraction {
+        Extraction::Shell => format!(
+            "{head}\n\
+             File: {path}\n\
+             Detail level: {detail}\n\
+             Use jq to extract specific data. Examples:\n\
+             - Browse: {records} | jq -r '[.title, .namespace] | @tsv'\n\
+             - Count: {records} | jq -r .namespace | sort | uniq -c\n\
+             Read the file directly only if you need the complete dataset.\n\
+             The header line (line 1) contains metadata; memory objects start at line 2.",
+            path = escape_invisible(location.as_str()),
+            records = location.records(),
+        ),
+        Extraction::Native => format!(
+            "{head}\n\
+             Detail level: {detail}\n\
+             Use the `lro_extract` tool to query this result set. Examples:\n\
+             - Count: lro_extract(ref=\"{reference}\", \
+             sql=\"SELECT namespace, count(*) FROM results GROUP BY 1\")\n\
+             - Search: lro_extract(ref=\"{reference}\", \
+             sql=\"SELECT id, title FROM results WHERE title LIKE '%your term%'\")\n\
+             - Custom filter: lro_extract(ref=\"{reference}\", query=\"{}\"){}",
+            custom_filter(detail),
+            fresh_link(location, reference),
+        ),
+    }
+}
+
+/// A filter that uses a field of this detail level.
+fn custom_filter(detail: Detail) -> &'static str {
+    match detail {
+        Detail::Light => r#"select(.status == \"active\")"#,
+        Detail::Medium => "select(.confidence > 0.8)",
+        Detail::Full => "select(.provenance.confidence > 0.8)",
+    }
+}
+
+/// How to get a new link, if the location is one.
+fn fresh_link(location: Location<'_>, reference: Reference) -> String {
+    match location {
+        Location::Link(_) => format!(
+            "\nWith a shell the recipes fetch file_path, a link that is good for a few \
+             minutes; lro_extract(ref=\"{reference}\") alone gives a fresh one."
+        ),
+        Location::File(_) => String::new(),
+    }
+}
+
+/// Removes `data:…;base64,`, which base64 data may begin with.
+const DATA_LABEL_REMOVER: &str = "sed 's/^data:[^,]*,//'";
 
 /// Spec R9 and R10: guidance for a set of memories.
 pub fn for_memories(
@@ -45,22 +125,11 @@ pub fn for_memories(
             path = escape_invisible(location.as_str()),
         ),
         Extraction::Native => {
-            let (custom, nine, ten) = match detail {
-                Detail::Light => {
-                    (r#"select(.status == \"active\")"#, "unique namespaces", "count by type")
-                }
-                Detail::Medium => ("select(.confidence > 0.8)", "by confidence", "search content"),
-                Detail::Full => {
-                    ("select(.provenance.confidence > 0.8)", "by confidence", "search content")
-                }
+            let (nine, ten) = match detail {
+                Detail::Light => ("unique namespaces", "count by type"),
+                Detail::Medium | Detail::Full => ("by confidence", "search content"),
             };
-            let fresh_link = match location {
-                Location::Link(_) => format!(
-                    "\nWith a shell the recipes fetch file_path, a link that is good for a few \
-                     minutes; lro_extract(ref=\"{reference}\") alone gives a fresh one."
-                ),
-                Location::File(_) => String::new(),
-            };
+            let (custom, fresh_link) = (custom_filter(detail), fresh_link(location, reference));
             format!(
                 "Results offloaded to JSONL ({count} memories, ~{tokens} tokens saved).\n\
                  Detail level: {detail}\n\
@@ -87,6 +156,7 @@ pub fn in_one_line(
     tokens: Tokens,
     location: Location<'_>,
     reference: Reference,
+    recipes: RecipeListing,
 ) -> String {
     let (what, shell, native) = match content {
         Content::Records(records) => (
@@ -94,8 +164,17 @@ pub fn in_one_line(
                 Some(detail) => format!("{} memories at {detail} detail", records.count),
                 None => format!("{} records", records.count),
             },
-            format!("{} | jq -c . | head -n 5", location.records()),
             match detail {
+                Some(_) => {
+                    format!("{} | jq -r .namespace | sort | uniq -c", location.records())
+                }
+                None => format!("{} | jq -c '.<field>' | sort | uniq -c", location.records()),
+            },
+            match detail {
+                Some(_) if recipes == RecipeListing::Omitted => format!(
+                    "lro_extract(ref=\"{reference}\", sql=\"SELECT namespace, count(*) FROM results \
+                     GROUP BY 1\")"
+                ),
                 // Every memory has these fields.
                 Some(_) => format!(
                     "lro_extract(ref=\"{reference}\", recipe=1) or sql=\"SELECT namespace, count(*) \
@@ -118,9 +197,18 @@ pub fn in_one_line(
             "Text".to_owned(),
             location.piped_into("grep -n '<word>'"),
             format!(
-                "search_large_output(ref=\"{reference}\", pattern=\"<word>\") or \
-                 lro_extract(ref=\"{reference}\", sql=\"SELECT count(*) FROM results WHERE text LIKE \
+                "search_large_output(ref=\"{reference}\", pattern=\"<word>\"), with group_by=1 to \
+                 count by capture group, or lro_extract(ref=\"{reference}\", sql=\"SELECT count(*) FROM results WHERE text LIKE \
                  '%<word>%'\"); a line is a row (line, text)"
+            ),
+        ),
+        Content::Base64(base64) => (
+            format!("Base64 of {} bytes", base64.decoded_bytes),
+            format!("{} | base64 -d | file -", location.piped_into(DATA_LABEL_REMOVER)),
+            format!(
+                "read_large_output(ref=\"{reference}\", start=0, end=2000) for a range of the text. For \
+                 the bytes, with a shell: atlatl results show {reference} --original | \
+                 {DATA_LABEL_REMOVER} | base64 -d"
             ),
         ),
         Content::Binary => (

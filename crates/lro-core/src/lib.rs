@@ -18,6 +18,7 @@
 //! assert_eq!(assessment.decision.delivery, Delivery::Inline);
 //! ```
 
+mod argument_digest;
 mod around;
 pub mod config;
 mod decide;
@@ -39,16 +40,19 @@ pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
 
-pub use around::{Around, Note, OuterMember, TableNote, members_of_payload, texts_around_json};
+pub use argument_digest::argument_digest;
+pub use around::{Around, Note, OuterMember, TableNote, outer_members, texts_around};
 pub use decide::{
     Assessment, LinesError, assess, assess_detected_result, assess_payload, assess_result,
     payload_record_lines, record_lines,
 };
 pub use descriptor::{
     CompactDescriptor, CompactSummary, DescriptorInput, DescriptorOptions, FullDescriptor, Lro,
-    OffloadResponse, OffloadSummary,
+    MIN_SAVINGS_FACTOR, OffloadResponse, OffloadSummary,
 };
-pub use guidance::{Extraction, JqRecipe, OptionalFields, RECIPES, Recipe, RecipeInput, recipes};
+pub use guidance::{
+    Extraction, JqRecipe, OptionalFields, RECIPES, Recipe, RecipeInput, RecipeListing, recipes,
+};
 pub use lro_json::{LoneSurrogate, Unescape};
 pub use operation::{
     Detail, INFERRED_SCHEMA_VERSION, MIF_SCHEMA_VERSION, OffloadHeader, OffloadedResult, Operation,

@@ -41,6 +41,40 @@ impl Payload for &[u8] {
     }
 }
 
+/// A range of a payload, as a payload.
+pub struct Section<'a> {
+    payload: &'a dyn Payload,
+    range: Range<u64>,
+}
+
+impl<'a> Section<'a> {
+    /// The bytes of `range`; all of them without one.
+    pub fn new(payload: &'a dyn Payload, range: Option<Range<u64>>) -> Self {
+        let range = range.unwrap_or(0..payload.bytes());
+        Self { payload, range }
+    }
+}
+
+impl Payload for Section<'_> {
+    fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn whole(&self) -> Option<&[u8]> {
+        let index = |offset| usize::try_from(offset).ok();
+        self.payload.whole()?.get(index(self.range.start)?..index(self.range.end)?)
+    }
+
+    fn chunk_at<'a>(&'a self, at: u64, space: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
+        let left = self.bytes().saturating_sub(at);
+        if left == 0 {
+            return Ok(&[]);
+        }
+        let chunk = self.payload.chunk_at(self.range.start + at, space)?;
+        Ok(&chunk[..usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len())])
+    }
+}
+
 /// Calls `visit` with pieces of `size` bytes; the last one may be shorter. The pieces do not depend
 /// on the chunks of the payload.
 pub fn each_piece<E: From<Unreadable>>(
@@ -124,6 +158,19 @@ mod tests {
                 assert_eq!(pieces, expected, "pieces of {size} from chunks of {cut}");
             }
         }
+    }
+
+    #[test]
+    fn a_section_has_the_bytes_of_its_range() {
+        let text: Vec<u8> = (0..100).collect();
+        for cut in [1, 7, 100] {
+            let payload = Cut(&text, cut);
+            let section = Section::new(&payload, Some(10..30));
+            assert_eq!(section.bytes(), 20);
+            assert_eq!(part(&section, 0..50).unwrap(), text[10..30]);
+            assert_eq!(part(&Section::new(&payload, None), 0..200).unwrap(), text);
+        }
+        assert_eq!(Section::new(&&text[..], Some(90..95)).whole(), Some(&text[90..95]));
     }
 
     #[test]

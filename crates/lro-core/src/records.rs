@@ -11,23 +11,28 @@
 //! the largest of several tables that make up half of the document together. Other tables of the
 //! document are [`SiblingTable`]s. Anything else is stored as one document.
 //!
-//! JSON may have a short text before and after it, such as a sentence or a code fence.
+//! JSON and tables in text may have a short text before and after them, such as a sentence or a code
+//! fence.
 
+mod base64;
 mod detect;
 mod json;
 mod lines;
 mod table;
+mod text_table;
 
 use std::ops::Range;
 
 use lro_json::{Scanner, TokenVisitor};
 use serde::{Deserialize, Serialize};
 
+pub use self::base64::Base64Data;
 pub use self::detect::Detector;
 pub(crate) use self::json::MAP_KEY;
 use self::json::contains;
 pub use self::lines::{FirstPassStats, RecordLines};
 pub use self::table::{Column, Delimiter};
+pub use self::text_table::TextLayout;
 use crate::tokens::Measure;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -42,8 +47,10 @@ pub struct Detected {
     pub measure: Measure,
     /// The other tables of a document, the largest first.
     pub tables: Vec<SiblingTable>,
-    /// The range of the JSON, if the payload has text before or after it.
-    pub json_range: Option<Range<u64>>,
+    /// The range of the JSON or the table, if the payload has text before or after it.
+    pub main_range: Option<Range<u64>>,
+    /// The number of lines of a text, unless much of it looks like JSON.
+    pub lines: Option<u64>,
 }
 
 /// A table of a document besides the main one.
@@ -113,6 +120,8 @@ pub enum Content {
     Document,
     /// Text of any other format.
     Text,
+    /// Text that is the base64 encoding of other data.
+    Base64(Base64Data),
     /// Bytes that are not UTF-8 text.
     Binary,
 }
@@ -124,6 +133,7 @@ impl Content {
             Self::Records(_) => "records",
             Self::Document => "json",
             Self::Text => "text",
+            Self::Base64(_) => "base64",
             Self::Binary => "binary",
         }
     }
@@ -175,14 +185,33 @@ pub enum RecordForm {
         /// The columns, in order.
         columns: Vec<Column>,
     },
+    /// Rows of another table in text, or lines of a log.
+    TextTable {
+        /// The bytes of the header and the rows.
+        range: Range<u64>,
+        /// The layout.
+        layout: TextLayout,
+        /// The columns, in order; none for JSON after a prefix.
+        columns: Vec<Column>,
+    },
 }
 
 impl RecordForm {
+    /// The name of a form in text other than JSON, as in a descriptor.
+    pub fn text_form(&self) -> Option<&'static str> {
+        match self {
+            Self::Table { delimiter: Delimiter::Tab, .. } => Some("tsv"),
+            Self::Table { .. } => Some("csv"),
+            Self::TextTable { layout, .. } => Some(layout.as_str()),
+            Self::Array { .. } | Self::Map { .. } | Self::Lines { .. } => None,
+        }
+    }
+
     /// The bytes of the records inside a JSON document.
     pub fn span(&self) -> Option<&Range<u64>> {
         match self {
             Self::Array { span, .. } | Self::Map { span, .. } => Some(span),
-            Self::Lines { .. } | Self::Table { .. } => None,
+            Self::Lines { .. } | Self::Table { .. } | Self::TextTable { .. } => None,
         }
     }
 
@@ -190,7 +219,7 @@ impl RecordForm {
     pub fn path(&self) -> &[String] {
         match self {
             Self::Array { path, .. } | Self::Map { path, .. } => path,
-            Self::Lines { .. } | Self::Table { .. } => &[],
+            Self::Lines { .. } | Self::Table { .. } | Self::TextTable { .. } => &[],
         }
     }
 }

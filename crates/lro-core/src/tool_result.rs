@@ -24,14 +24,18 @@ pub struct ToolResult<'a> {
     pub complete: bool,
     /// The payload, followed by texts with other content.
     pub parts: Vec<Part<'a>>,
-    /// The number of images, audio, links and embedded resources, which are never offloaded.
+    /// The number of images, audio, links and binary resources, which are never offloaded.
     pub other_blocks: usize,
     /// `structuredContent`, also if it is null: a slice of the input.
     pub structured: Option<&'a str>,
-    /// The JSON string of the only text block: a slice of the input. `None` if there is no text
-    /// block, or more than one.
+    /// The JSON string of the only text: a slice of the input. `None` if there is no text block, more
+    /// than one, or an embedded resource with text.
     pub only_text: Option<&'a str>,
 }
+
+/// The most embedded resources whose address stays in a result that is replaced. With more of them,
+/// all addresses are stored as a further text.
+pub const MAX_SHOWN_RESOURCES: usize = 5;
 
 /// One part of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub struct Part<'a> {
     pub payload: Cow<'a, str>,
     /// The name of the only member of `structuredContent`, if that has the same text.
     pub wrapper: Option<Cow<'a, str>>,
+    /// The address of the embedded resource, if the text comes from one.
+    pub uri: Option<Cow<'a, str>>,
 }
 
 /// Where a part of the content comes from.
@@ -58,6 +64,8 @@ pub enum Origin {
     TextBlocks,
     /// A text block that cannot be decoded; the content is its JSON string.
     UndecodableText,
+    /// The text of an embedded resource.
+    Resource,
 }
 
 #[derive(serde::Deserialize)]
@@ -78,6 +86,35 @@ struct Block<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
     text: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    resource: Option<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Resource<'a> {
+    #[serde(borrow, default)]
+    uri: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    text: Option<&'a RawValue>,
+}
+
+impl<'a> Block<'a> {
+    /// The text of the block or of its resource.
+    fn part(&self) -> Option<Part<'a>> {
+        match &*self.kind {
+            "text" => self.text.map(text),
+            "resource" => {
+                let resource: Resource<'a> = serde_json::from_str(self.resource?.get()).ok()?;
+                let mut part = resource.text.filter(|raw| raw.get().starts_with('"')).map(text)?;
+                if part.origin == Origin::Text {
+                    part.origin = Origin::Resource;
+                }
+                part.uri = Some(resource.uri.unwrap_or_default());
+                Some(part)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Deserializes a member that is present, also if it is null.
@@ -104,23 +141,26 @@ impl<'a> ToolResult<'a> {
         if !is_identified && !blocks.iter().any(is_known) {
             return None;
         }
-        let is_text = |block: &&Block<'_>| block.kind == "text";
-        let texts: Vec<Part<'a>> =
-            blocks.iter().filter(is_text).filter_map(|block| block.text.map(text)).collect();
-        let mut text_blocks = blocks.iter().filter(is_text);
+        let texts: Vec<Part<'a>> = blocks.iter().filter_map(Block::part).collect();
+        let has_resources = texts.iter().any(|part| part.uri.is_some());
+        let mut text_blocks = blocks.iter().filter(|block| block.kind == "text");
         let only_text = match (text_blocks.next(), text_blocks.next()) {
-            (Some(only), None) => only.text.map(RawValue::get),
+            (Some(only), None) if !has_resources => only.text.map(RawValue::get),
             _ => None,
         };
         let other_blocks = blocks.len() - texts.len();
-        // f14: blocks that `structuredContent` repeats are not a payload.
-        let structured =
-            structured.filter(|structured| other_blocks == 0 || !repeats_blocks(json, structured));
+        // f14, g14: blocks that `structuredContent` repeats are not a payload.
+        let wrapper = structured.and_then(|structured| wrapper_of_blocks(json, structured));
+        let structured = structured.filter(|_| wrapper.is_none());
+        let mut parts = parts(structured, texts);
+        if let (Some(name), [only]) = (wrapper, parts.as_mut_slice()) {
+            only.wrapper = Some(name);
+        }
         Some(Self {
             is_error: envelope.is_error.unwrap_or_default(),
             complete: envelope.result_type.is_none_or(|kind| kind == "complete"),
             other_blocks,
-            parts: parts(structured, texts),
+            parts,
             structured: spelled,
             only_text,
         })
@@ -138,7 +178,7 @@ fn text(raw: &RawValue) -> Part<'_> {
         // A lone surrogate has no UTF-8, so the lexeme itself is the content.
         Err(_) => (Origin::UndecodableText, Cow::Borrowed(raw.get())),
     };
-    Part { origin, payload, wrapper: None }
+    Part { origin, payload, wrapper: None, uri: None }
 }
 
 /// A string that borrows if it has no escapes; serde's own `Cow` never does.
@@ -162,7 +202,7 @@ fn parts<'a>(structured: Option<&'a str>, mut texts: Vec<Part<'a>>) -> Vec<Part<
     }
     texts.retain(|part| !same_json(json, &part.payload));
     let payload = Cow::Borrowed(json);
-    texts.insert(0, Part { origin: Origin::Structured, payload, wrapper: None });
+    texts.insert(0, Part { origin: Origin::Structured, payload, wrapper: None, uri: None });
     texts
 }
 
@@ -189,7 +229,7 @@ fn joined(mut texts: Vec<Part<'_>>) -> Vec<Part<'_>> {
     }
     let lines: Vec<&str> = texts.iter().map(|part| part.payload.trim()).collect();
     let payload = Cow::Owned(lines.join("\n"));
-    vec![Part { origin: Origin::TextBlocks, payload, wrapper: None }]
+    vec![Part { origin: Origin::TextBlocks, payload, wrapper: None, uri: None }]
 }
 
 fn is_container(text: &str) -> bool {
@@ -197,7 +237,7 @@ fn is_container(text: &str) -> bool {
         return false;
     }
     let detected = Detected::detect(text.as_bytes());
-    detected.json_range.is_none()
+    detected.main_range.is_none()
         && match detected.content {
             Content::Document => true,
             Content::Records(records) => records.form.span().is_some(),
@@ -238,20 +278,47 @@ fn texts_repeat(json: &str, texts: &[Part<'_>]) -> bool {
     })
 }
 
-/// Whether `structured` is an object whose only member is the content blocks of `json`.
-fn repeats_blocks(json: &str, structured: &str) -> bool {
+/// The name of the only member of `structured`, if its value is the content blocks of `json`. Some
+/// frameworks write the missing members of a block as null.
+fn wrapper_of_blocks<'a>(json: &str, structured: &'a str) -> Option<Cow<'a, str>> {
     #[derive(serde::Deserialize)]
     struct Blocks<'a> {
         #[serde(borrow)]
-        content: &'a RawValue,
+        content: Vec<&'a RawValue>,
     }
-    serde_json::from_str::<Blocks<'_>>(json)
-        .is_ok_and(|blocks| wraps(structured, blocks.content.get()))
+    let (name, inside) = only_member(structured)?;
+    let elements = inside.strip_prefix('[');
+    // The first element decides in most cases, without parsing the others.
+    let first = serde_json::Deserializer::from_str(elements.unwrap_or(inside));
+    let Some(Ok(Members(first))) = first.into_iter().next() else { return None };
+    let is_kind = |value: &RawValue| BLOCK_KINDS.iter().any(|kind| is_string(value.get(), kind));
+    if !first.iter().any(|(name, value)| name == "type" && is_kind(value)) {
+        return None;
+    }
+    let Blocks { content } = serde_json::from_str(json).ok()?;
+    let repeated: Vec<&RawValue> = match elements {
+        Some(_) => serde_json::from_str(inside).ok()?,
+        None => vec![serde_json::from_str(inside).ok()?],
+    };
+    let same = content.len() == repeated.len()
+        && content.iter().zip(&repeated).all(|(one, other)| same_block(one.get(), other.get()));
+    same.then_some(name)
 }
 
-/// Whether `json` is an object whose only member is `inside`.
-fn wraps(json: &str, inside: &str) -> bool {
-    only_member(json).is_some_and(|(_, value)| same_lexemes(value.as_bytes(), inside.as_bytes()))
+/// Whether two content blocks are the same, except for members that are null.
+fn same_block(one: &str, other: &str) -> bool {
+    let members = |json| {
+        let Members(mut members) = serde_json::from_str(json).ok()?;
+        let all = members.len() < MAX_MEMBERS;
+        members.retain(|(_, value)| value.get() != "null");
+        members.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all.then_some(members)
+    };
+    let (Some(one), Some(other)) = (members(one), members(other)) else { return false };
+    one.len() == other.len()
+        && one.iter().zip(&other).all(|((a, one), (b, other))| {
+            a == b && same_lexemes(one.get().as_bytes(), other.get().as_bytes())
+        })
 }
 
 /// The name and the value of the only member of an object.
@@ -262,7 +329,10 @@ fn only_member(json: &str) -> Option<(Cow<'_, str>, &str)> {
     members.next().is_none().then(|| (name, value.get()))
 }
 
-/// The members of an object, including duplicates.
+/// The most members of an object that are read: more than a content block has.
+const MAX_MEMBERS: usize = 16;
+
+/// The first members of an object, including duplicates.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -279,8 +349,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 let mut members = Vec::new();
                 while let Some((Borrowed(name), value)) = map.next_entry()? {
                     members.push((name, value));
-                    // Only the number one matters: skip the rest.
-                    if members.len() == 2 {
+                    if members.len() == MAX_MEMBERS {
                         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                     }
                 }
@@ -366,6 +435,56 @@ mod tests {
         let more =
             format!(r#"{{"content":[{image}],"structuredContent":{{"a":1,"content":[{image}]}}}}"#);
         assert_eq!(origins(&more).len(), 1);
+    }
+
+    #[test]
+    fn g14_blocks_that_structured_content_wraps_are_the_payload() {
+        let text = r#""type":"text","text":"[{\"id\":1},{\"id\":2}]""#;
+        for wrapped in [
+            format!("[{{{text}}}]"),
+            format!("[{{{text},\"annotations\":null,\"meta\":null}}]"),
+            format!("[ {{\"_meta\":null, {text}}} ]"),
+            format!("{{{text}}}"),
+            r#"[{"text":"[{\u0022id\":1},{\"id\":2}]","type":"text"}]"#.to_owned(),
+        ] {
+            let json =
+                format!(r#"{{"content":[{{{text}}}],"structuredContent":{{"result":{wrapped}}}}}"#);
+            let result = ToolResult::read(&json).unwrap();
+            let expected = [(Origin::Text, r#"[{"id":1},{"id":2}]"#.to_owned())];
+            assert_eq!(origins(&json), expected, "{wrapped}");
+            assert_eq!(result.payload().unwrap().wrapper.as_deref(), Some("result"), "{wrapped}");
+        }
+        for other in [
+            format!("[{{{text},\"annotations\":{{\"priority\":1}}}}]"),
+            format!("[{{{text}}},{{{text}}}]"),
+            r#"[{"type":"text","text":"other"}]"#.to_owned(),
+            r#"[{"type":"bug","text":"[{\"id\":1},{\"id\":2}]"}]"#.to_owned(),
+        ] {
+            let json =
+                format!(r#"{{"content":[{{{text}}}],"structuredContent":{{"result":{other}}}}}"#);
+            assert_eq!(origins(&json)[0].0, Origin::Structured, "{other}");
+        }
+    }
+
+    #[test]
+    fn g12_the_text_of_a_resource_is_a_part() {
+        let resource = |n: usize| {
+            format!(
+                r#"{{"type":"resource","resource":{{"uri":"file:///{n}","text":"line\n{n}"}}}}"#
+            )
+        };
+        let blob = r#"{"type":"resource","resource":{"uri":"file:///b","blob":"AAAA"}}"#;
+        let json = format!(
+            r#"{{"content":[{{"type":"text","text":"two files"}},{},{blob}]}}"#,
+            resource(1)
+        );
+        let result = ToolResult::read(&json).unwrap();
+        assert_eq!(
+            origins(&json),
+            [(Origin::Text, "two files".to_owned()), (Origin::Resource, "line\n1".to_owned())]
+        );
+        assert_eq!((result.other_blocks, result.only_text), (1, None));
+        assert_eq!(result.parts[1].uri.as_deref(), Some("file:///1"));
     }
 
     #[test]

@@ -165,10 +165,12 @@ impl Scanner {
         }
     }
 
+    #[inline]
     fn error_at(&self, i: usize) -> SyntaxError {
         SyntaxError { offset: self.base + i as u64 }
     }
 
+    #[inline]
     fn at(&self, i: usize) -> u64 {
         self.base + i as u64
     }
@@ -396,6 +398,7 @@ impl Scanner {
         Ok(i + 1)
     }
 
+    #[inline]
     fn hex(&mut self, byte: u8, i: usize, role: Role, left: u8) -> Result<usize, SyntaxError> {
         if !byte.is_ascii_hexdigit() {
             return Err(self.error_at(i));

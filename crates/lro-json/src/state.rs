@@ -38,6 +38,7 @@ pub(super) enum Word {
 }
 
 impl Word {
+    #[inline]
     pub(super) fn bytes(self) -> &'static [u8] {
         match self {
             Self::True => b"true",
@@ -68,6 +69,7 @@ pub(super) enum Carried {
 }
 
 impl Carried {
+    #[inline]
     pub(super) fn lexeme(&self) -> Option<&[u8]> {
         match self {
             Self::Text(text) => Some(text),

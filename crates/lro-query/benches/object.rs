@@ -183,6 +183,7 @@ fn store(spool: &ObjectSpool, id: ResultId, bytes: &[u8]) -> Outcome {
         operation,
         tool: "export".to_owned(),
         server: None,
+        arguments: None,
         extension: Extension::Txt,
         header,
         created_at: now(),

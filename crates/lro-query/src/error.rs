@@ -180,6 +180,9 @@ impl QueryError {
             }
             Self::Output { .. } => "Select single fields instead of whole records.",
             Self::Depth => "Use a query with less nesting, and end every recursion.",
+            Self::Syntax { about: SyntaxProblem::Variable, message } => {
+                return variable_hint(message);
+            }
             Self::Syntax { about, .. } => return about.hint(),
             Self::Runtime { .. } => {
                 "A field may be missing or of another type in some records: test for it, as in \
@@ -219,6 +222,17 @@ impl SyntaxProblem {
             Self::MultipleStatements => "Run one statement at a time.",
         };
         constant.to_owned()
+    }
+}
+
+/// The hint for a variable without a value: `params` with its name, which is from the query.
+fn variable_hint(message: &str) -> String {
+    let name = message.split(' ').next().unwrap_or_default().trim_start_matches(['$', ':', '@']);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if message.starts_with(['$', ':', '@']) && is_name {
+        format!("Set it in the parameters: params={{\"{name}\": …}}.")
+    } else {
+        SyntaxProblem::Variable.hint()
     }
 }
 

@@ -60,7 +60,7 @@ pub mod sql;
 pub mod worker;
 
 pub use lines::Bytes;
-pub use page::{Cancel, Page, Rest, Total};
+pub use page::{Cancel, Offset, Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
 #[doc(hidden)]

@@ -36,6 +36,32 @@ impl Default for Page {
     }
 }
 
+/// The position of a first answer, counted from the start or from the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a sequence has two ends")]
+pub enum Offset {
+    /// The number of answers before it.
+    FromStart(u64),
+    /// The number of answers from it to the end.
+    FromEnd(u64),
+}
+
+impl Offset {
+    /// The number of answers before it, of `total`.
+    pub fn resolve(self, total: u64) -> u64 {
+        match self {
+            Self::FromStart(number) => number,
+            Self::FromEnd(number) => total.saturating_sub(number),
+        }
+    }
+}
+
+impl From<u64> for Offset {
+    fn from(number: u64) -> Self {
+        Self::FromStart(number)
+    }
+}
+
 /// What to do with the answers behind the last one that the receiver takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

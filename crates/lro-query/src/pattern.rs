@@ -11,8 +11,14 @@
 //!   one window to the next. The `regex` crate only searches a text that is in memory.
 
 mod engine;
+mod escaped;
+
+use std::ops::Range;
 
 pub(crate) use engine::{Candidate, Engine, Scratch};
+pub(crate) use escaped::EscapedCandidates;
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::{Anchored, Input, PatternID, meta};
 use regex_syntax::ParserBuilder;
 use regex_syntax::ast::ErrorKind;
 use regex_syntax::hir::{
@@ -60,6 +66,14 @@ pub enum PatternError {
     /// The pattern needs too many states on this text.
     #[error("the pattern is too costly for this text")]
     TooCostly,
+    /// The pattern has fewer capture groups.
+    #[error("no capture group {number}: the pattern has {groups}")]
+    NoGroup {
+        /// The requested number.
+        number: usize,
+        /// The number of capture groups.
+        groups: usize,
+    },
 }
 
 impl PatternError {
@@ -82,6 +96,10 @@ impl PatternError {
                 "use a simpler pattern: no counted repetition after .* and the like, (?-u:\\b) \
                  instead of \\b"
             }
+            Self::NoGroup { groups: 0, .. } => {
+                "put the part to count in parentheses, or set group_by=0 for the whole match"
+            }
+            Self::NoGroup { .. } => "groups are numbered from 1; group_by=0 is the whole match",
         }
     }
 }
@@ -102,8 +120,78 @@ pub(crate) fn for_text(pattern: &str, case: Case) -> Result<Engine, PatternError
 }
 
 /// Compiles a pattern for the lines of a text: no match crosses a line break.
-pub(crate) fn for_lines(pattern: &str, case: Case) -> Result<Engine, PatternError> {
-    Engine::new(&within_lines(&parse(pattern, case, true)?)?)
+pub(crate) fn for_lines(pattern: &str, case: Case) -> Result<LinePattern, PatternError> {
+    let hir = within_lines(&parse(pattern, case, true)?)?;
+    Ok(LinePattern { engine: Engine::new(&hir)?, escaped: EscapedCandidates::new(&hir), hir })
+}
+
+/// A pattern for the lines of a text.
+pub(crate) struct LinePattern {
+    pub(crate) engine: Engine,
+    /// Finds lines that may match only after their JSON escapes are decoded.
+    pub(crate) escaped: Option<EscapedCandidates>,
+    hir: Hir,
+}
+
+impl LinePattern {
+    /// Compiles the capture groups. `number` must be one of them, or 0 for the whole match.
+    pub(crate) fn captures(&self, number: usize) -> Result<CaptureEngine, PatternError> {
+        let config = meta::Config::new()
+            .utf8_empty(false)
+            .nfa_size_limit(Some(engine::MAX_NFA_BYTES))
+            .which_captures(WhichCaptures::All);
+        let built = meta::Builder::new().configure(config).build_from_hir(&self.hir);
+        let regex = built.map_err(|_| PatternError::TooLarge)?;
+        let groups = regex.group_info().group_len(PatternID::ZERO).saturating_sub(1);
+        if number > groups {
+            return Err(PatternError::NoGroup { number, groups });
+        }
+        Ok(CaptureEngine { regex, number, states: self.engine.states() })
+    }
+}
+
+/// Finds the text of one capture group.
+pub(crate) struct CaptureEngine {
+    regex: meta::Regex,
+    number: usize,
+    states: usize,
+}
+
+impl CaptureEngine {
+    /// Passes the range of every match in `line` and the text of the group to `each`: `None` if the
+    /// group is not a part of the match. `engine` finds the matches; only their own bytes are searched for groups.
+    pub(crate) fn for_each<'l>(
+        &self,
+        engine: &Engine,
+        scratch: &mut Scratch,
+        line: &'l [u8],
+        mut each: impl FnMut(Range<usize>, Option<&'l [u8]>),
+    ) -> Result<(), PatternError> {
+        let mut captures = self.regex.create_captures();
+        let (mut from, mut last_end) = (0, None);
+        while from <= line.len()
+            && let Some(matched) = engine.find_at(scratch, line, from)?
+        {
+            from = if matched.is_empty() { matched.end + 1 } else { matched.end };
+            // An empty match right behind another one is a part of it.
+            if matched.is_empty() && last_end == Some(matched.end) {
+                continue;
+            }
+            last_end = Some(matched.end);
+            if self.number == 0 {
+                each(matched.clone(), Some(&line[matched]));
+                continue;
+            }
+            // This may need a simulation of the NFA, in time proportional to both.
+            if self.states.saturating_mul(matched.len()) > engine::MAX_SIMULATION_STEPS {
+                return Err(PatternError::TooCostly);
+            }
+            let input = Input::new(line).range(matched.clone()).anchored(Anchored::Yes);
+            self.regex.search_captures(&input, &mut captures);
+            each(matched, captures.get_group(self.number).map(|span| &line[span.range()]));
+        }
+        Ok(())
+    }
 }
 
 fn parse(pattern: &str, case: Case, multi_line: bool) -> Result<Hir, PatternError> {

@@ -7,10 +7,11 @@
 use std::ops::Range;
 
 use lro_spool::{PositionedRead, SpoolError};
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memrchr_iter};
 
 use super::characters;
 use super::characters::Part;
+use super::page::Offset;
 
 /// The unit in which a range is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,20 +31,53 @@ pub enum ReadUnit {
 pub struct ReadRequest {
     /// The unit of `start` and `end`.
     pub unit: ReadUnit,
-    /// The first position, from 0.
-    pub start: u64,
+    /// The first position, from 0 or from the end.
+    pub start: Offset,
     /// The position after the last one; the end of the file if absent.
     pub end: Option<u64>,
+    /// The maximum number of units.
+    pub limit: u64,
     /// The maximum size of the piece in bytes. Lines are whole, unless the first alone is longer.
     pub max_bytes: usize,
 }
 
 impl ReadRequest {
     /// Creates a request.
-    pub fn new(unit: ReadUnit, start: u64, end: Option<u64>, max_bytes: usize) -> Self {
-        Self { unit, start, end, max_bytes }
+    pub fn new(
+        unit: ReadUnit,
+        start: impl Into<Offset>,
+        end: Option<u64>,
+        max_bytes: usize,
+    ) -> Self {
+        Self { unit, start: start.into(), end, limit: u64::MAX, max_bytes }
     }
 
+    /// Sets the maximum number of units.
+    pub fn limit(mut self, limit: u64) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The range from a known start on.
+    fn range_from(&self, start: u64) -> ReadRange {
+        let limit = start.saturating_add(self.limit);
+        let end = match (self.end, self.limit) {
+            (Some(end), _) => Some(end.min(limit)),
+            (None, u64::MAX) => None,
+            (None, _) => Some(limit),
+        };
+        ReadRange { start, end, max_bytes: self.max_bytes }
+    }
+}
+
+/// A range with a known start.
+struct ReadRange {
+    start: u64,
+    end: Option<u64>,
+    max_bytes: usize,
+}
+
+impl ReadRange {
     fn wants(&self, position: u64) -> bool {
         position >= self.start && self.end.is_none_or(|end| position < end)
     }
@@ -85,10 +119,71 @@ pub fn read(
     request: &ReadRequest,
 ) -> Result<Piece, SpoolError> {
     match request.unit {
-        ReadUnit::Characters => read_characters(source, request),
-        ReadUnit::Lines => read_lines(source, 0, request),
-        ReadUnit::Records => read_lines(source, records_begin, request),
+        ReadUnit::Characters => {
+            let start = match request.start {
+                Offset::FromStart(start) => start,
+                from_end @ Offset::FromEnd(_) => from_end.resolve(position_of(source, u64::MAX)?),
+            };
+            read_characters(source, &request.range_from(start))
+        }
+        ReadUnit::Lines => read_lines_from(source, 0, request),
+        ReadUnit::Records => read_lines_from(source, records_begin, request),
     }
+}
+
+fn read_lines_from(
+    source: &dyn PositionedRead,
+    begin: u64,
+    request: &ReadRequest,
+) -> Result<Piece, SpoolError> {
+    match request.start {
+        Offset::FromStart(start) => read_lines(source, begin, 0, &request.range_from(start)),
+        Offset::FromEnd(count) => {
+            let (offset, line) = tail(source, begin, count)?;
+            read_lines(source, offset, line, &request.range_from(line))
+        }
+    }
+}
+
+/// The offset of the last `count` lines of those from `begin` on, and the number of lines before
+/// them. The offset is found backwards, so that only the lines before it are counted.
+fn tail(source: &dyn PositionedRead, begin: u64, count: u64) -> Result<(u64, u64), SpoolError> {
+    let end = source.len().max(begin);
+    let mut buf = vec![0; BLOCK_LEN];
+    let (mut left, mut at, mut start) = (count, end, end);
+    while left > 0 && at > begin {
+        let from = at.saturating_sub(BLOCK_LEN as u64).max(begin);
+        let length = index(at - from);
+        let read = crate::lines::fill(source, from, &mut buf[..length])?;
+        (start, at) = (from, from);
+        for line_break in memrchr_iter(b'\n', &buf[..read]) {
+            let next = from + line_break as u64 + 1;
+            // The last line break ends the last line.
+            if next == end {
+                continue;
+            }
+            left -= 1;
+            if left == 0 {
+                start = next;
+                break;
+            }
+        }
+    }
+    let mut lines = 0;
+    let rest = stream(source, begin, start, |bytes| {
+        lines += memchr_iter(b'\n', bytes).count() as u64;
+        0
+    })?;
+    debug_assert!(rest.is_empty(), "every block is counted");
+    // Without a line to read, a last line without line break is before the start.
+    let unfinished = start == end && end > begin && !ends_with_line_break(source, end)?;
+    Ok((start, lines + u64::from(unfinished)))
+}
+
+fn ends_with_line_break(source: &dyn PositionedRead, end: u64) -> Result<bool, SpoolError> {
+    let mut last = [0];
+    let read = crate::lines::fill(source, end - 1, &mut last)?;
+    Ok(read == 1 && last[0] == b'\n')
 }
 
 impl Piece {
@@ -128,10 +223,7 @@ fn stream(
 }
 
 /// Reads a range of characters.
-fn read_characters(
-    source: &dyn PositionedRead,
-    request: &ReadRequest,
-) -> Result<Piece, SpoolError> {
+fn read_characters(source: &dyn PositionedRead, request: &ReadRange) -> Result<Piece, SpoolError> {
     let mut reader =
         CharacterReader { request, text: String::new(), position: 0, end: None, not_text: 0 };
     let rest = stream(source, 0, u64::MAX, |bytes| {
@@ -160,7 +252,7 @@ fn position_of(source: &dyn PositionedRead, offset: u64) -> Result<u64, SpoolErr
 }
 
 struct CharacterReader<'a> {
-    request: &'a ReadRequest,
+    request: &'a ReadRange,
     text: String,
     /// The number of characters read.
     position: u64,
@@ -227,20 +319,15 @@ fn index(number: u64) -> usize {
 /// more.
 const SURPLUS_LEN: usize = 5;
 
-/// Reads a range of the lines from offset `begin`.
+/// Reads a range of the lines from offset `begin`, where line number `line` begins.
 fn read_lines(
     source: &dyn PositionedRead,
     begin: u64,
-    request: &ReadRequest,
+    line: u64,
+    request: &ReadRange,
 ) -> Result<Piece, SpoolError> {
-    let mut reader = LineReader {
-        request,
-        bytes: Vec::new(),
-        place: begin,
-        line: 0,
-        inside: false,
-        piece: None,
-    };
+    let mut reader =
+        LineReader { request, bytes: Vec::new(), place: begin, line, inside: false, piece: None };
     stream(source, begin, u64::MAX, |bytes| {
         reader.process(bytes);
         0
@@ -281,7 +368,7 @@ fn piece(bytes: &[u8], range: Range<u64>, total: u64) -> Piece {
 }
 
 struct LineReader<'a> {
-    request: &'a ReadRequest,
+    request: &'a ReadRange,
     /// The requested lines, up to the limit and a little more.
     bytes: Vec<u8>,
     /// The offset of the next byte.

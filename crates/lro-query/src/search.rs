@@ -6,7 +6,9 @@
 //! windows, and a match in it may have any length.
 
 mod excerpt;
+mod groups;
 mod hits;
+mod unescape;
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -14,13 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 pub use excerpt::{Excerpt, LineEnd};
+pub use groups::{GroupCount, GroupCounts};
 use lro_spool::{PositionedRead, SpoolError};
 
-use self::hits::{Hit, Hits, LongLine};
+use self::hits::{Hit, Hits, LineScan, LongLine, ThreadState};
 use super::lines::{Spans, available_threads};
-use super::page::{Rest, Total};
+use super::page::{Page, Rest, Total};
 pub use super::pattern::Case;
-use super::pattern::{self, Engine, PatternError};
+use super::pattern::{self, LinePattern, PatternError};
 
 /// The number of bytes a thread searches at a time, and between two checks of the deadline.
 const SPAN_LEN: usize = 512 * 1024;
@@ -35,7 +38,7 @@ const DEFAULT_LINE_CHARACTERS: usize = 400;
 
 /// A compiled search, for any number of results.
 pub struct Search {
-    engine: Engine,
+    pattern: LinePattern,
     max_results: usize,
     before: usize,
     after: usize,
@@ -46,6 +49,16 @@ pub struct Search {
     span: usize,
     max_buffered_line_len: usize,
     window: usize,
+}
+
+/// The format of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "escapes are decoded or they are not")]
+pub enum LineFormat {
+    /// Text: a line matches as it is written.
+    Text,
+    /// JSON: a line also matches with its escapes decoded, as a person would type it.
+    Json,
 }
 
 /// The result of a search.
@@ -66,7 +79,7 @@ pub struct SearchOutcome {
 pub struct SearchMatch {
     /// The number of the line, from 0 where the search began; for records, the record number.
     pub line: u64,
-    /// The byte offset of its first match in the file.
+    /// The byte offset of its first match in the file, or of the line if that is `unescaped`.
     pub byte: u64,
     /// The number of characters before the match in the line.
     pub column: u64,
@@ -76,13 +89,16 @@ pub struct SearchMatch {
     pub before: Vec<Excerpt>,
     /// The context lines after it.
     pub after: Vec<Excerpt>,
+    /// Whether the line matches only with its JSON escapes decoded. Then `column` and `text` are about
+    /// the decoded line.
+    pub unescaped: bool,
 }
 
 impl Search {
     /// Compiles a pattern.
     pub fn new(pattern: &str, case: Case) -> Result<Self, PatternError> {
         Ok(Self {
-            engine: pattern::for_lines(pattern, case)?,
+            pattern: pattern::for_lines(pattern, case)?,
             max_results: DEFAULT_MAX_RESULTS,
             before: 0,
             after: 0,
@@ -135,25 +151,45 @@ impl Search {
         source: &dyn PositionedRead,
         begin: u64,
     ) -> Result<SearchOutcome, SearchError> {
-        let mut outcome = SearchOutcome { matches: Vec::new(), total: Total::Exactly(0), lines: 0 };
-        let mut matching = 0;
+        let page = Page { offset: 0, limit: self.max_results as u64 };
+        self.run_page(source, begin, LineFormat::Text, page)
+    }
+
+    /// The same as [`run`](Self::run), for one page of the matching lines.
+    pub fn run_page(
+        &self,
+        source: &dyn PositionedRead,
+        begin: u64,
+        format: LineFormat,
+        page: Page,
+    ) -> Result<SearchOutcome, SearchError> {
+        let mut at = Position { offset: begin, lines: 0, matching: 0 };
+        if page.offset > 0 {
+            at = self.skip(source, begin, format, page.offset)?;
+        }
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let mut outcome =
+            SearchOutcome { matches: Vec::new(), total: Total::Exactly(0), lines: at.lines };
+        let mut matching = at.matching;
         let mut stopped = false;
         // Set once there are enough matches: lines of later chunks are never among the first.
-        let only_count = AtomicBool::new(self.max_results == 0);
-        let spans = Spans::new(source, begin, self.span);
+        let only_count = AtomicBool::new(page.limit == 0);
+        let scan = LineScan::new(&self.pattern, format);
+        let spans = Spans::new(source, at.offset, self.span);
         spans.with_max_line_len(self.max_buffered_line_len).map_chunks(
             self.threads,
-            || self.engine.scratch(),
-            |scratch, chunk| {
+            || ThreadState::new(&self.pattern.engine),
+            |state, chunk| {
                 self.check_deadline()?;
-                let max_results =
-                    if only_count.load(Ordering::Relaxed) { 0 } else { self.max_results };
+                // Only the first chunk has matches before the page.
+                let skip = if chunk.at == at.offset { page.offset - at.matching } else { 0 };
+                let limit = if only_count.load(Ordering::Relaxed) { 0 } else { page.limit };
+                let keep = skip..skip.saturating_add(limit);
                 let long = chunk.long.clone();
-                let mut hits =
-                    Hits::find(&self.engine, scratch, &chunk, max_results, self.characters)?;
+                let mut hits = Hits::find(&scan, state, &chunk, keep, self.characters)?;
                 if let Some(line) = long {
-                    let line = LongLine { source, line, search: self };
-                    line.search(scratch, max_results, &mut hits)?;
+                    let line = LongLine { source, line, search: self, format };
+                    line.search(&mut state.scratch, &mut hits)?;
                 }
                 Ok::<_, SearchError>(hits)
             },
@@ -162,11 +198,11 @@ impl Search {
                 outcome.lines += hits.lines;
                 matching += hits.matching;
                 for hit in hits.first {
-                    if outcome.matches.len() < self.max_results {
+                    if outcome.matches.len() < limit {
                         outcome.matches.push(self.with_context(source, begin, first, hit)?);
                     }
                 }
-                if outcome.matches.len() < self.max_results {
+                if outcome.matches.len() < limit {
                     return Ok(ControlFlow::Continue(()));
                 }
                 only_count.store(true, Ordering::Relaxed);
@@ -176,6 +212,46 @@ impl Search {
         )?;
         outcome.total = if stopped { Total::AtLeast(matching) } else { Total::Exactly(matching) };
         Ok(outcome)
+    }
+
+    /// The position of the chunk with matching line number `skip`, or of the last chunk. Lines before
+    /// it are only counted.
+    fn skip(
+        &self,
+        source: &dyn PositionedRead,
+        begin: u64,
+        format: LineFormat,
+        skip: u64,
+    ) -> Result<Position, SearchError> {
+        let mut position = Position { offset: begin, lines: 0, matching: 0 };
+        let mut next = position;
+        let scan = LineScan::new(&self.pattern, format);
+        let spans = Spans::new(source, begin, self.span);
+        spans.with_max_line_len(self.max_buffered_line_len).map_chunks(
+            self.threads,
+            || ThreadState::new(&self.pattern.engine),
+            |state, chunk| {
+                self.check_deadline()?;
+                let (offset, long) = (chunk.at, chunk.long.clone());
+                let mut hits = Hits::find(&scan, state, &chunk, 0..0, self.characters)?;
+                if let Some(line) = long {
+                    let line = LongLine { source, line, search: self, format };
+                    line.search(&mut state.scratch, &mut hits)?;
+                }
+                Ok::<_, SearchError>((offset, hits))
+            },
+            |(offset, hits)| {
+                position = Position { offset, ..next };
+                next.lines += hits.lines;
+                next.matching += hits.matching;
+                Ok(if next.matching > skip {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            },
+        )?;
+        Ok(position)
     }
 
     fn check_deadline(&self) -> Result<(), SearchError> {
@@ -192,7 +268,7 @@ impl Search {
         first: u64,
         hit: Hit,
     ) -> Result<SearchMatch, SearchError> {
-        let Hit { line, start, end, byte, column, text } = hit;
+        let Hit { line, start, end, byte, column, text, unescaped } = hit;
         Ok(SearchMatch {
             line: first + line,
             byte,
@@ -200,8 +276,20 @@ impl Search {
             text,
             before: excerpt::lines_before(source, begin, start, self.before, self.characters)?,
             after: excerpt::lines_after(source, end, self.after, self.characters)?,
+            unescaped,
         })
     }
+}
+
+/// The position of a chunk.
+#[derive(Debug, Clone, Copy)]
+struct Position {
+    /// Its offset in the source.
+    offset: u64,
+    /// The number of lines before it.
+    lines: u64,
+    /// The number of matching lines before it.
+    matching: u64,
 }
 
 /// The error of a search.
@@ -214,6 +302,12 @@ pub enum SearchError {
     /// The deadline passed.
     #[error("the search timed out")]
     Time,
+    /// The matches have too many distinct texts to be counted.
+    #[error("more than {limit} different texts to count")]
+    TooManyGroups {
+        /// The maximum number.
+        limit: usize,
+    },
     /// The result could not be read.
     #[error(transparent)]
     Spool(#[from] SpoolError),
@@ -225,6 +319,9 @@ impl SearchError {
         match self {
             Self::Pattern(error) => Some(error.hint()),
             Self::Time => Some("use a simpler pattern, or allow more time"),
+            Self::TooManyGroups { .. } => {
+                Some("capture a shorter part of the line, such as a level, a component or a date")
+            }
             Self::Spool(_) => None,
         }
     }

@@ -1,7 +1,8 @@
 //! SQL statements over records, executed by SQLite in memory in the worker.
 //!
 //! Each source is a table with a column per top-level field: `results`, and further sources under
-//! their aliases. Nested values are JSON text (`tags ->> '$[0]'`, `json_each(tags)`). `_record` is the
+//! their aliases. Nested values are JSON text (`tags ->> '$[0]'`, `json_each(tags)`), and
+//! `"user.login"` is a nested field. `regexp_capture(text, pattern, n)` is a capture group. `_record` is the
 //! whole record and `_n` its number, from 1; both exist only in statements that name them, so that `*`
 //! means the fields and `EXCEPT` compares records. Parameters are bound: `:namespace`.
 //!
@@ -22,6 +23,7 @@ mod columns;
 mod database;
 mod fields;
 mod ingest;
+mod nested;
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -99,12 +101,14 @@ pub(crate) fn answer(
         let (columns, complete) = ingest::first_chunk_columns(&source)?;
         tables.push(Table { source, columns, complete });
     }
+    let mut text = query.statement.clone();
+    let mut rewritten = false;
     // Most records have the same fields, so the first chunk usually has all columns. If not, a second
     // attempt has them; the answer is the same either way.
     for attempt in 0.. {
         let authorizer = Authorizer::new(&tables);
-        let database = Database::open(&limits, deadline, &tables, &query.statement, &authorizer)?;
-        let mut statement = match database.prepare(&query.statement) {
+        let database = Database::open(&limits, deadline, &tables, &text, &authorizer)?;
+        let mut statement = match database.prepare(&text) {
             Ok(statement) => statement,
             Err(error) => {
                 let unknown = missing_column(&error).is_some();
@@ -112,12 +116,19 @@ pub(crate) fn answer(
                     ingest::scan_all_columns(&mut tables, pool)?;
                     continue;
                 }
+                if unknown
+                    && !rewritten
+                    && let Some(nested) = nested::rewrite(&text, &tables)
+                {
+                    (text, rewritten) = (nested, true);
+                    continue;
+                }
                 return Err(prepare_fault(&error, &authorizer, &tables));
             }
         };
         database::check_statement(&statement)?;
         database::bind_params(&mut statement, &query.params)?;
-        match ingest::load_tables(&database, &mut tables, &query.statement, &authorizer, pool)? {
+        match ingest::load_tables(&database, &mut tables, &text, &authorizer, pool)? {
             LoadOutcome::Complete(summary) => {
                 let bytes = tables.iter().map(|table| table.source.end - table.source.begin);
                 output.record_input(summary.records, bytes.sum());
@@ -129,7 +140,7 @@ pub(crate) fn answer(
                 };
                 return Ok((completion, counted));
             }
-            LoadOutcome::MoreColumns if attempt < tables.len() + 1 => {}
+            LoadOutcome::MoreColumns if attempt < tables.len() + 2 => {}
             LoadOutcome::MoreColumns => break,
         }
     }
@@ -232,11 +243,12 @@ fn output_columns(statement: &Statement<'_>, summary: &LoadSummary) -> Vec<Outpu
     let columns = statement.columns_with_metadata();
     let columns = columns.map(|column| {
         // Names must be unique in an object: the second `id` becomes `id_2`.
-        let mut name = column.name().to_owned();
+        let label = nested::label(column.name()).unwrap_or_else(|| column.name().to_owned());
+        let mut name = label.clone();
         let mut n = 1;
         while !names.insert(name.clone()) {
             n += 1;
-            name = format!("{}_{n}", column.name());
+            name = format!("{label}_{n}");
         }
         let mut label = Vec::new();
         write_string(&mut label, name.as_bytes());

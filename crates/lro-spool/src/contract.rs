@@ -58,7 +58,17 @@ fn new(n: u16, extension: Extension, created_at: DateTime<Utc>) -> NewResult {
     let operation = Operation::of_tool("list_issues");
     let header = OffloadHeader::new(&operation, None, 0, Tokens(9), Detail::Light, created_at);
     let tool = "list_issues".to_owned();
-    NewResult { id: id(n), operation, tool, server: None, extension, header, created_at, ttl: HOUR }
+    NewResult {
+        id: id(n),
+        operation,
+        tool,
+        server: None,
+        arguments: None,
+        extension,
+        header,
+        created_at,
+        ttl: HOUR,
+    }
 }
 
 fn put(
@@ -287,6 +297,7 @@ fn payloads_come_back(spool: &dyn Spool) {
             id: id(n),
             tool: "export",
             server: None,
+            arguments: None,
             exact: false,
             query: None,
             detail: Detail::Light,

@@ -48,6 +48,8 @@ pub struct StoreRequest<'a> {
     pub tool: &'a str,
     /// The server that the tool belongs to, if there are several.
     pub server: Option<&'a str>,
+    /// A digest of the arguments, without values that may be secret.
+    pub arguments: Option<&'a str>,
     /// Whether white space is significant: if the record lines cannot restore the payload byte for
     /// byte, a copy is stored beside them.
     pub exact: bool,
@@ -104,8 +106,8 @@ pub struct StoreWriter {
     records: Option<(RecordSet, Box<RecordLines>)>,
     /// The bytes of the JSON outside the records, including white space.
     around: Option<Vec<u8>>,
-    /// The range of the JSON in the payload.
-    json_range: Range<u64>,
+    /// The range of the JSON or the table in the payload.
+    main_range: Range<u64>,
     tables: Vec<TableWriter>,
     original: Option<PartNumber>,
     fed: u64,
@@ -149,20 +151,21 @@ impl StoreWriter {
             operation,
             tool: what.tool.to_owned(),
             server: what.server.map(str::to_owned),
+            arguments: what.arguments.filter(|digest| !digest.is_empty()).map(str::to_owned),
             extension,
             header,
             created_at: what.created_at,
             ttl: what.ttl,
         })?;
         let expected = what.found.measure.bytes;
-        let json_range = what.found.json_range.clone().unwrap_or(0..expected);
+        let main_range = what.found.main_range.clone().unwrap_or(0..expected);
         let span = records.and_then(|records| records.form.span());
         let around = span
-            .map(|span| (json_range.end - json_range.start).saturating_sub(span.end - span.start));
+            .map(|span| (main_range.end - main_range.start).saturating_sub(span.end - span.start));
         let kept = around.is_some_and(|bytes| bytes <= MAX_ENVELOPE_BYTES);
         let keep_original = form == StoredForm::Table
             || (around.is_some() && !kept)
-            || what.found.json_range.is_some();
+            || what.found.main_range.is_some();
         let original = if keep_original { Some(draft.add_part(PartRole::Original)?) } else { None };
         let mut tables = Vec::new();
         for table in &what.found.tables {
@@ -179,7 +182,7 @@ impl StoreWriter {
             form,
             records: records.map(|records| (records.clone(), Box::new(lines(records)))),
             around: kept.then(Vec::new),
-            json_range,
+            main_range,
             tables,
             original,
             fed: 0,
@@ -202,14 +205,14 @@ impl StoreWriter {
         }
         if let Some((records, lines)) = &mut self.records {
             if let (Some(around), Some(span)) = (&mut self.around, records.form.span()) {
-                around.extend_from_slice(clip(chunk, self.fed, self.json_range.start..span.start));
-                around.extend_from_slice(clip(chunk, self.fed, span.end..self.json_range.end));
+                around.extend_from_slice(clip(chunk, self.fed, self.main_range.start..span.start));
+                around.extend_from_slice(clip(chunk, self.fed, span.end..self.main_range.end));
             }
             lines.feed(chunk, &mut self.out)?;
             self.lines += self.out.len() as u64;
             self.writer.write(None, &mut self.out)?;
         } else {
-            self.out.extend_from_slice(clip(chunk, self.fed, self.json_range.clone()));
+            self.out.extend_from_slice(clip(chunk, self.fed, self.main_range.clone()));
             self.writer.write(None, &mut self.out)?;
         }
         for table in &mut self.tables {
@@ -248,7 +251,7 @@ impl StoreWriter {
             self.writer.write(None, &mut self.out)?;
             if let (Some(around), Some(span)) = (self.around, records.form.span()) {
                 // The records are already cut out, so their span is empty.
-                let at = span.start - self.json_range.start;
+                let at = span.start - self.main_range.start;
                 envelope = Some(Envelope::parse(&around, &(at..at)).ok_or(PayloadChanged)?);
             }
             records_range = records.form.span().filter(|_| self.original.is_some()).cloned();

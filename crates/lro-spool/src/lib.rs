@@ -23,6 +23,7 @@
 //!     id: ResultId::new(1_800_000_000_000, 42),
 //!     tool: "list_issues",
 //!     server: None,
+//!     arguments: None,
 //!     exact: false,
 //!     query: None,
 //!     detail: Detail::Light,

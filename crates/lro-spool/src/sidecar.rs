@@ -27,6 +27,8 @@ pub struct NewResult {
     pub tool: String,
     /// The server that the tool belongs to, if there are several.
     pub server: Option<String>,
+    /// A digest of the arguments, without values that may be secret.
+    pub arguments: Option<String>,
     /// The content type of the data file.
     pub extension: Extension,
     /// The header.
@@ -56,6 +58,9 @@ pub struct Sidecar {
     /// The server that the tool belongs to, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// A digest of the arguments, without values that may be secret: untrusted text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
     /// The form of the payload.
     pub content: StoredForm,
     /// The size of the data file in bytes, including the header line.
@@ -127,7 +132,7 @@ pub enum StoredForm {
     Lines,
     /// Records of unknown original form: the sidecar is lost.
     Records,
-    /// CSV or TSV.
+    /// A table or log in text, such as CSV. The original is a part.
     Table,
     /// One JSON document.
     Document,
@@ -154,11 +159,11 @@ impl StoredForm {
                 RecordForm::Array { .. } => Some(Self::Array),
                 RecordForm::Map { .. } => Some(Self::Map),
                 RecordForm::Lines { .. } => Some(Self::Lines),
-                RecordForm::Table { .. } => Some(Self::Table),
+                RecordForm::Table { .. } | RecordForm::TextTable { .. } => Some(Self::Table),
                 _ => None,
             },
             Content::Document => Some(Self::Document),
-            Content::Text => Some(Self::Text),
+            Content::Text | Content::Base64(_) => Some(Self::Text),
             Content::Binary => Some(Self::Binary),
             _ => None,
         }
@@ -213,6 +218,7 @@ impl Sidecar {
             header: new.header.clone(),
             tool: new.tool.chars().take(MAX_TOOL_CHARS).collect(),
             server: new.server.clone(),
+            arguments: new.arguments.clone(),
             content: form,
             bytes,
             created_at: new.created_at,
@@ -242,6 +248,7 @@ impl Sidecar {
         Self {
             tool: header.operation.clone(),
             server: None,
+            arguments: None,
             header,
             content: StoredForm::Records,
             bytes,

@@ -96,6 +96,13 @@ pub fn is_proxy(message: &Message<'_>) -> bool {
     has_flag(info) || has_extension("extensions") || has_extension("experimental")
 }
 
+/// Whether `message` declares that a program reads its result and not a model:
+/// `_meta["dev.atlatl/lro"].caller` is `program`.
+pub fn is_program(message: &Message<'_>) -> bool {
+    let caller = meta(message).and_then(|meta| meta.at(&[EXTENSION])?.text("caller"));
+    caller.as_deref() == Some("program")
+}
+
 /// The progress token of a request, in its original spelling.
 pub fn progress_token<'a>(message: &Message<'a>) -> Option<&'a str> {
     let token = meta(message)?.get("progressToken")?.get();

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Utc};
 use lro_core::threshold::Decision;
-use lro_core::tool_result::{Origin, ToolResult};
-use lro_core::{Detail, ResultId};
+use lro_core::tool_result::{MAX_SHOWN_RESOURCES, Origin, Part, ToolResult};
+use lro_core::{Detail, ResultId, argument_digest};
 use lro_spool::ResultInfo;
 
 use crate::truncated::{Truncated, Warning};
@@ -22,12 +22,52 @@ pub struct ToolCall<'a> {
     pub query: Option<&'a str>,
     /// The requested detail level; inferred from the records if `None`.
     pub detail: Option<Detail>,
+    /// The arguments, if they are known.
+    pub arguments: Option<&'a CallArguments>,
+    /// The id of the request, for events.
+    pub correlation: Option<&'a str>,
 }
 
 impl<'a> ToolCall<'a> {
     /// A call of `tool`.
     pub fn new(tool: &'a str) -> Self {
-        Self { tool, server: None, query: None, detail: None }
+        Self { tool, server: None, query: None, detail: None, arguments: None, correlation: None }
+    }
+}
+
+/// The longest arguments in bytes that calls are compared by.
+const MAX_COMPARED_ARGUMENTS_LEN: usize = 4096;
+
+/// The arguments of a tool call: in full to compare calls, and as a digest to store with the result.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallArguments {
+    /// `None` if they are too long.
+    json: Option<String>,
+    digest: String,
+}
+
+impl CallArguments {
+    /// The arguments in `json`, an object.
+    pub fn new(json: &str) -> Self {
+        let short = json.len() <= MAX_COMPARED_ARGUMENTS_LEN;
+        Self { json: short.then(|| json.to_owned()), digest: argument_digest(json) }
+    }
+
+    /// Names and short values, without values that may be secret: untrusted text.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The arguments, unless they are too long to keep.
+    pub(crate) fn json(&self) -> Option<&str> {
+        self.json.as_deref()
+    }
+}
+
+impl std::fmt::Debug for CallArguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The arguments may contain secrets.
+        f.debug_struct("CallArguments").field("digest", &self.digest).finish_non_exhaustive()
     }
 }
 
@@ -56,7 +96,9 @@ impl<'a> ResultBody<'a> {
     pub(crate) fn is_text(self) -> bool {
         match self {
             Self::ToolResult(result) => {
-                result.payload().is_some_and(|part| part.origin == Origin::Text)
+                let is_text =
+                    |part: &Part<'_>| matches!(part.origin, Origin::Text | Origin::Resource);
+                result.payload().is_some_and(is_text)
             }
             Self::Payload(_) => false,
         }
@@ -71,6 +113,27 @@ impl<'a> ResultBody<'a> {
             Self::Payload(_) => Vec::new(),
         }
     }
+
+    /// The addresses of the embedded resources, if there are too many to show them.
+    pub(crate) fn addresses(self) -> Vec<ResourceAddress<'a>> {
+        let Self::ToolResult(result) = self else { return Vec::new() };
+        let addresses: Vec<ResourceAddress<'a>> = (0..)
+            .zip(&result.parts)
+            .filter_map(|(part, resource)| {
+                Some(ResourceAddress { part, uri: resource.uri.as_deref()? })
+            })
+            .collect();
+        if addresses.len() > MAX_SHOWN_RESOURCES { addresses } else { Vec::new() }
+    }
+}
+
+/// The address of an embedded resource.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResourceAddress<'a> {
+    /// The number of the part with its text; 0 for the payload.
+    pub(crate) part: usize,
+    /// Its address: untrusted text.
+    pub(crate) uri: &'a str,
 }
 
 /// The time and the random bits from which the id of a stored result is made.

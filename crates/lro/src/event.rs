@@ -17,12 +17,26 @@ use lro_core::tokens::Estimate;
 use lro_core::{Reference, ResultId};
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::IdSeed;
+
+/// The longest correlation in characters: a client chooses the ids of its requests.
+const MAX_CORRELATION_CHARS: usize = 64;
+
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
+    /// The id: a ULID. A sink that writes events sets it if it is empty.
+    #[serde(default)]
+    pub id: String,
     /// The time of the event.
     pub time: DateTime<Utc>,
+    /// The program or command that published it. A sink that writes events sets it if it is empty.
+    #[serde(default)]
+    pub source: String,
+    /// The request or the result that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<String>,
     /// The result that the event is about, if any.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Reference>,
@@ -34,12 +48,44 @@ pub struct Event {
 impl Event {
     /// An event about `result`.
     pub fn new(time: DateTime<Utc>, result: ResultId, kind: EventKind) -> Self {
-        Self { time, result: Some(result.reference()), kind }
+        let reference = result.reference();
+        let correlation = Some(reference.to_string());
+        Self { result: Some(reference), correlation, ..Self::without_result(time, kind) }
     }
 
     /// An event that is not about one result.
     pub fn without_result(time: DateTime<Utc>, kind: EventKind) -> Self {
-        Self { time, result: None, kind }
+        Self {
+            id: String::new(),
+            time,
+            source: String::new(),
+            correlation: None,
+            result: None,
+            kind,
+        }
+    }
+
+    /// The event as a part of the request `id`, if that is known.
+    pub(crate) fn in_request(mut self, id: Option<&str>) -> Self {
+        if let Some(id) = id {
+            self.correlation = Some(lro_core::excerpt(id, MAX_CORRELATION_CHARS));
+        }
+        self
+    }
+
+    /// The event with an id, `source` and a correlation, unless it has them.
+    pub fn identified(mut self, source: &str) -> Self {
+        if self.id.is_empty() {
+            self.id = IdSeed { now: self.time, ..IdSeed::of_system() }.result_id().to_string();
+        }
+        if self.source.is_empty() {
+            source.clone_into(&mut self.source);
+        }
+        // An event that no request caused correlates with itself.
+        if self.correlation.is_none() {
+            self.correlation = Some(self.id.clone());
+        }
+        self
     }
 }
 
@@ -65,6 +111,9 @@ pub enum EventKind {
         all_texts: bool,
         /// The tokens of the descriptor.
         descriptor: Estimate,
+        /// Whether an identical result was stored already, and is referred to again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        reused: bool,
         /// The duration of storing and describing, in microseconds.
         took_us: u64,
     },
@@ -149,6 +198,32 @@ pub enum EventKind {
         /// The tool that returned the result: untrusted text.
         tool: String,
     },
+    /// A memory was created or updated, and is durable.
+    MemoryCaptured {
+        /// The id of the memory.
+        memory: String,
+    },
+    /// Memories were returned.
+    MemoryRecalled {
+        /// The tool.
+        tool: String,
+        /// The number of returned memories.
+        count: u64,
+        /// The total number of matches.
+        total_matches: u64,
+    },
+    /// A memory was deleted, or expired.
+    MemoryDeleted {
+        /// The id of the memory.
+        memory: String,
+    },
+    /// A maintenance task has run and changed something, or failed.
+    CustodialTaskFinished {
+        /// The name of the task.
+        task: String,
+        /// The number of processed items; null if it failed.
+        acted_on: Option<u64>,
+    },
 }
 
 impl EventKind {
@@ -165,6 +240,10 @@ impl EventKind {
             Self::ReferenceRefused { .. } => "ReferenceRefused",
             Self::ToolRenamed { .. } => "ToolRenamed",
             Self::OffloadFileExpired { .. } => "OffloadFileExpired",
+            Self::MemoryCaptured { .. } => "MemoryCaptured",
+            Self::MemoryRecalled { .. } => "MemoryRecalled",
+            Self::MemoryDeleted { .. } => "MemoryDeleted",
+            Self::CustodialTaskFinished { .. } => "CustodialTaskFinished",
         }
     }
 }
@@ -198,13 +277,21 @@ impl EventSink for NoEvents {
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
+    source: String,
     file: Mutex<File>,
 }
 
 impl Ledger {
     /// Opens or creates the ledger at `path`, readable only by its owner.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: Mutex::new(open_for_append(path)?) })
+        let file = Mutex::new(open_for_append(path)?);
+        Ok(Self { path: path.to_owned(), source: "lro".to_owned(), file })
+    }
+
+    /// Sets the source of events that have none; `lro` by default.
+    pub fn with_source(mut self, source: &str) -> Self {
+        source.clone_into(&mut self.source);
+        self
     }
 
     /// The events in the ledger at `path`, in the order of writing; an error for each invalid line.
@@ -291,6 +378,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 impl EventSink for Ledger {
     fn publish(&self, event: Event) {
+        let event = event.identified(&self.source);
         let Ok(mut line) = serde_json::to_vec(&event) else { return };
         line.push(b'\n');
         // A failed write of statistics must not affect a delivery.

@@ -36,9 +36,31 @@ pub enum ExtractError {
     /// Filters and statements work on records and JSON only.
     #[error("this result is text, neither records nor JSON")]
     NoRecords,
-    /// The parameter of a recipe is not a string.
+    /// The parameter of a recipe is an array or an object.
     #[error("recipe parameters must be strings")]
     ParamIsNoText,
+    /// The original form of the payload is unknown, or too large to be restored in memory.
+    #[error("the original of this result is not available")]
+    NoOriginal,
+    /// The original payload is no JSON document.
+    #[error("the original of this result is text, not a JSON document")]
+    OriginalIsText,
+    /// The text is too large for a filter or a statement.
+    #[error("the text has {bytes} bytes; jq and SQL read up to {limit}")]
+    TooLarge {
+        /// Its size in bytes.
+        bytes: u64,
+        /// The maximum size in bytes.
+        limit: u64,
+    },
+    /// A query with a typical mistake, and arguments without it.
+    #[error("{error}")]
+    Corrected {
+        /// The error.
+        error: Box<Self>,
+        /// Arguments that work, with values as JSON.
+        arguments: String,
+    },
     /// The result has fewer further texts.
     #[error("no part {number}")]
     NoPart {
@@ -56,12 +78,27 @@ pub enum ExtractError {
 }
 
 impl ExtractError {
+    /// The same error, with arguments that work.
+    pub(crate) fn corrected(self, arguments: String) -> Self {
+        Self::Corrected { error: Box::new(self), arguments }
+    }
+
+    /// The error without arguments that work.
+    pub fn uncorrected(&self) -> &Self {
+        match self {
+            Self::Corrected { error, .. } => error.uncorrected(),
+            other => other,
+        }
+    }
+
     /// The error class, one word.
     pub fn class(&self) -> &'static str {
         match self {
+            Self::Corrected { error, .. } => error.class(),
             Self::Stored(SpoolError::Expired { .. }) => "expired",
             Self::Stored(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. })
-            | Self::NoPart { .. } => "not_found",
+            | Self::NoPart { .. }
+            | Self::NoOriginal => "not_found",
             Self::Recipe(RecipeError::Time) | Self::Search(SearchError::Time) => "time",
             Self::Recipe(RecipeError::Spool(_))
             | Self::Search(SearchError::Spool(_))
@@ -96,6 +133,20 @@ impl ExtractError {
             Self::NoMemories => "Use query or sql with the fields of the descriptor.".to_owned(),
             Self::NoRecords => "Use search_large_output or read_large_output.".to_owned(),
             Self::ParamIsNoText => "Put the value in quotes.".to_owned(),
+            Self::NoOriginal => "Omit target: the records are stored.".to_owned(),
+            Self::OriginalIsText => {
+                "Omit target to query its records, or use sql (table results(line, text)), \
+                 search_large_output or read_large_output with target=\"original\"."
+                    .to_owned()
+            }
+            Self::TooLarge { .. } => {
+                "Use search_large_output (group_by counts) or read_large_output.".to_owned()
+            }
+            Self::Corrected { error, arguments } => {
+                let hint = error.hint();
+                let end = if hint.ends_with('.') { "" } else { "." };
+                format!("{hint}{end} Call again with {arguments}")
+            }
             Self::NoPart { further: 0, .. } => {
                 "The result has no text parts: omit part.".to_owned()
             }

@@ -43,19 +43,18 @@ pub mod mcp;
 mod offloader;
 mod outside;
 mod query;
-#[cfg(any(feature = "jq", feature = "sql"))]
 mod query_source;
-#[cfg(feature = "sql")]
 mod repair;
+mod reuse;
 mod streaming;
 mod truncated;
 
 pub use background::{CLEANUP_INTERVAL, MaintenanceTask, TokenCounter};
-pub use delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall};
+pub use delivery::{CallArguments, Delivered, IdSeed, Offloaded, ResultBody, ToolCall};
 pub use event::{Event, EventKind, EventSink, Ledger, NoEvents, Reader};
 pub use extract_error::ExtractError;
 pub use extractor::{Extractor, QueryCapabilities};
 pub use offloader::Offloader;
-pub use query::{LinkProvider, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
+pub use query::{LinkProvider, Query, QueryKind, QueryTarget, Reply, ReplyUnit, Spools, Values};
 pub use streaming::{OffloadOutcome, ScannedPayload, SpillBuffer, StreamingOffload, WhiteSpace};
 pub use truncated::{Truncated, Warning};

@@ -5,25 +5,29 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use lro_core::config::{Config, DescriptorForm, OffloadConfig, PathMap};
-use lro_core::payload::{self, Payload, Unreadable};
-use lro_core::records::{Content, Detector, FirstPassStats, RecordForm};
+use lro_core::payload::{self, Payload};
+use lro_core::records::{Detector, FirstPassStats};
 use lro_core::threshold::Delivery;
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
-    Assessment, DescriptorInput, DescriptorOptions, Detail, Extraction, Location, NoTokenizer,
-    Operation, OuterMember, Policies, RecordStats, Rules, Threshold, Tokenizer, Tokens,
-    assess_detected_result, assess_payload, members_of_payload, payload_record_lines,
-    texts_around_json,
+    Assessment, DescriptorInput, DescriptorOptions, Detail, Extraction, Location,
+    MIN_SAVINGS_FACTOR, NoTokenizer, Operation, Policies, RecipeListing, RecordStats, Rules,
+    Threshold, Tokenizer, Tokens, assess_detected_result, assess_payload, outer_members,
+    payload_record_lines, texts_around,
 };
 use lro_spool::{
     EncodeError, ResultInfo, Spool, SpoolError, SpoolLimit, StoreRequest, SweepReport,
     store_payload,
 };
+use serde_json::json;
 
-use super::delivery::{Delivered, IdSeed, Offloaded, ResultBody, ToolCall};
+use super::delivery::{
+    CallArguments, Delivered, IdSeed, Offloaded, ResourceAddress, ResultBody, ToolCall,
+};
 use super::query::LinkProvider;
 use crate::event::{Event, EventKind, EventSink, NoEvents};
 use crate::extract_error::error_chain;
+use crate::reuse::{Candidate, RecentResults};
 use crate::truncated::{Budget, Copies, Truncated, Warning};
 
 /// The bytes of a payload without records that are read for its preview.
@@ -31,13 +35,6 @@ const HEAD_BYTES: u64 = 64 * 1024;
 
 /// The default size up to which a payload stays in memory.
 const DEFAULT_MEMORY_CAP: usize = 64 << 20;
-
-/// The members around memories that the summary of their descriptor has as well, or that are for
-/// pages.
-const SUMMARIZED_MEMBERS: [&str; 5] = ["count", "total_matches", "next_cursor", "detail", "scores"];
-
-/// A full descriptor is used only for results that are at least this many times as long.
-const MIN_SAVINGS_FACTOR: u64 = 4;
 
 /// Offloads large results into a spool.
 pub struct Offloader {
@@ -52,6 +49,7 @@ pub struct Offloader {
     events: Arc<dyn EventSink>,
     links: Option<Arc<dyn LinkProvider>>,
     pub(crate) memory_cap: usize,
+    recent: RecentResults,
 }
 
 impl Offloader {
@@ -69,6 +67,7 @@ impl Offloader {
             events: Arc::new(NoEvents),
             links: None,
             memory_cap: DEFAULT_MEMORY_CAP,
+            recent: RecentResults::default(),
         }
     }
 
@@ -151,6 +150,7 @@ impl Offloader {
         };
         let context = PayloadContext {
             further_texts: &body.further_texts(),
+            addresses: &body.addresses(),
             exact: body.is_text(),
             copies: match body {
                 ResultBody::ToolResult(_) => Copies::Both,
@@ -204,8 +204,8 @@ impl Offloader {
             return Delivered::Inline(assessment.decision);
         }
         let began = Instant::now();
-        match self.store(call, payload, context, &assessment, stats, seed) {
-            Ok((offloaded, records)) => {
+        match self.reuse_or_store(call, payload, context, &assessment, stats, seed) {
+            Ok(StoreOutcome { offloaded, records, reused }) => {
                 let kind = EventKind::ResultOffloaded {
                     tool: call.tool.to_owned(),
                     server: call.server.map(str::to_owned),
@@ -214,13 +214,48 @@ impl Offloader {
                     inline: assessment.estimate,
                     all_texts: context.exact,
                     descriptor: tokens::count_all(&offloaded.descriptor, self.tokenizer()),
+                    reused,
                     took_us: micros(began.elapsed()),
                 };
-                self.events.publish(Event::new(seed.now, offloaded.listed.id(), kind));
+                let event = Event::new(seed.now, offloaded.listed.id(), kind);
+                self.events.publish(event.in_request(call.correlation));
                 Delivered::Offloaded(Box::new(offloaded))
             }
             Err(error) => self.fall_back(call, payload, context.copies, &assessment, &error, seed),
         }
+    }
+
+    /// Stores the result, unless an identical one is stored.
+    fn reuse_or_store(
+        &self,
+        call: ToolCall<'_>,
+        payload: &dyn Payload,
+        context: PayloadContext<'_>,
+        assessment: &Assessment,
+        stats: Option<FirstPassStats>,
+        seed: IdSeed,
+    ) -> Result<StoreOutcome, EncodeError> {
+        let around_main = texts_around(payload, &assessment.found)?;
+        let addresses = address_lines(context.addresses, around_main.len());
+        let texts: Vec<&str> = around_main
+            .iter()
+            .map(String::as_str)
+            .chain(context.further_texts.iter().copied())
+            .chain(addresses.as_deref())
+            .collect();
+        let candidate = Candidate { call, payload, exact: context.exact, texts: &texts };
+        // A link in a descriptor expires soon, and object storage is slow to read.
+        let may_reuse = self.links.is_none();
+        if may_reuse
+            && let Some((offloaded, records)) = self.recent.find(candidate, &*self.spool, seed.now)
+        {
+            return Ok(StoreOutcome { offloaded, records, reused: true });
+        }
+        let (offloaded, records) = self.store(candidate, assessment, stats, seed)?;
+        if may_reuse {
+            self.recent.insert(candidate, &offloaded, records);
+        }
+        Ok(StoreOutcome { offloaded, records, reused: false })
     }
 
     /// Spec L2: removes expired results, and publishes an event for each.
@@ -249,9 +284,7 @@ impl Offloader {
 
     fn store(
         &self,
-        call: ToolCall<'_>,
-        payload: &dyn Payload,
-        PayloadContext { further_texts, exact, .. }: PayloadContext<'_>,
+        Candidate { call, payload, exact, texts }: Candidate<'_>,
         assessment: &Assessment,
         stats: Option<FirstPassStats>,
         seed: IdSeed,
@@ -264,6 +297,7 @@ impl Offloader {
             id: seed.result_id(),
             tool: call.tool,
             server: call.server,
+            arguments: call.arguments.map(CallArguments::digest),
             exact,
             query: call.query.map(str::to_owned),
             detail: call.detail.unwrap_or_else(|| operation.default_detail()),
@@ -274,11 +308,8 @@ impl Offloader {
         };
         // The preview of records uses their first lines instead.
         let head_bytes = if assessment.found.records().is_some() { 0 } else { HEAD_BYTES };
-        let start = assessment.found.json_range.as_ref().map_or(0, |json| json.start);
+        let start = assessment.found.main_range.as_ref().map_or(0, |json| json.start);
         let head = payload::part(payload, start..start + head_bytes)?;
-        let around_json = texts_around_json(payload, &assessment.found)?;
-        let texts: Vec<&str> =
-            around_json.iter().map(String::as_str).chain(further_texts.iter().copied()).collect();
         let detail = |stats: &RecordStats| detail(call, operation, stats);
         if let Some(stats) = &stats {
             request.detail = detail(&stats.survey());
@@ -286,7 +317,7 @@ impl Offloader {
             // The header contains the level and is written before the lines that show it.
             request.detail = detail(&payload_record_lines(payload, &assessment.found, 0)?.1);
         }
-        let (listed, stats) = store_payload(&*self.spool, request, payload, &texts, stats)?;
+        let (listed, stats) = store_payload(&*self.spool, request, payload, texts, stats)?;
         let detail = detail(&stats);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         // f06: the client may see the directory under another path.
@@ -294,11 +325,11 @@ impl Offloader {
         let links = self.links.as_ref().filter(|_| listed.path.is_none());
         let link = links.and_then(|links| links.link(listed.id(), seed.now));
         let set = SetFacts::from_listed(&listed);
-        let mut around = outer_members(&listed, payload, assessment)?;
+        let around = match &listed.sidecar.envelope {
+            Some(envelope) => envelope.members(),
+            None => outer_members(payload, &assessment.found)?,
+        };
         let memories = memory && stats.is_of_memories();
-        if memories {
-            around.retain(|member| !SUMMARIZED_MEMBERS.contains(&&*member.path));
-        }
         let stored = DescriptorInput {
             id: listed.id(),
             place: link.as_deref().map_or(Location::File(&path), Location::Link),
@@ -313,11 +344,12 @@ impl Offloader {
             score_range: set.score_range,
             total_matches: set.total_matches,
             around: &around,
-            further_texts: &texts,
+            further_texts: texts,
         };
         let options = DescriptorOptions {
             extraction: self.extraction,
             preview: Tokens(u64::from(self.offload.preview_tokens)),
+            recipes: RecipeListing::from_config(&self.offload),
         };
         let detail = memories.then_some(detail);
         let full = detail.filter(|_| self.offload.descriptor == DescriptorForm::Full);
@@ -344,7 +376,8 @@ impl Offloader {
     ) -> Delivered {
         let kind =
             EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error: error_chain(error) };
-        self.events.publish(Event::new(seed.now, seed.result_id(), kind));
+        let event = Event::new(seed.now, seed.result_id(), kind);
+        self.events.publish(event.in_request(call.correlation));
         let budget = Budget {
             threshold: self.rules_for(call).threshold,
             copies,
@@ -370,32 +403,26 @@ fn to_json(descriptor: &impl serde::Serialize) -> String {
     serde_json::to_string(descriptor).expect("text, numbers and raw JSON have a JSON form")
 }
 
-/// The members around the records of a stored result.
-fn outer_members<'a>(
-    listed: &'a ResultInfo,
-    payload: &dyn Payload,
-    assessment: &Assessment,
-) -> Result<Vec<OuterMember<'a>>, Unreadable> {
-    if let Some(envelope) = &listed.sidecar.envelope {
-        return Ok(envelope.members());
-    }
-    match assessment.found.records().map(|records| &records.form) {
-        Some(RecordForm::Array { path, .. } | RecordForm::Map { path, .. }) => {
-            members_of_payload(payload, path)
-        }
-        // The preview shows the beginning of a document only.
-        None if assessment.found.content == Content::Document
-            && assessment.found.json_range.is_none() =>
-        {
-            members_of_payload(payload, &[])
-        }
-        _ => Ok(Vec::new()),
-    }
-}
-
 /// A duration in microseconds, as in events.
 pub(crate) fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A stored result, new or reused.
+struct StoreOutcome {
+    offloaded: Offloaded,
+    records: u64,
+    reused: bool,
+}
+
+/// The addresses of embedded resources as JSON lines, if there are any. `shift` is the number of texts
+/// that are stored before the further texts.
+fn address_lines(addresses: &[ResourceAddress<'_>], shift: usize) -> Option<String> {
+    let line = |address: &ResourceAddress<'_>| match address.part {
+        0 => format!("{}\n", json!({"uri": address.uri})),
+        part => format!("{}\n", json!({"uri": address.uri, "part": part + shift})),
+    };
+    (!addresses.is_empty()).then(|| addresses.iter().map(line).collect())
 }
 
 /// The context of a payload in its tool result.
@@ -403,6 +430,8 @@ pub(crate) fn micros(took: Duration) -> u64 {
 pub(crate) struct PayloadContext<'a> {
     /// Texts with other content.
     pub(crate) further_texts: &'a [&'a str],
+    /// The addresses of embedded resources that are stored as a further text.
+    pub(crate) addresses: &'a [ResourceAddress<'a>],
     /// Whether the payload is a text, of which every byte must be preserved.
     pub(crate) exact: bool,
     /// How often the response contains the payload.

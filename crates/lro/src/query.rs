@@ -8,20 +8,63 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use lro_core::{Measure, NoTokenizer, Preview, ResultId, Tokenizer, Tokens, tokens};
-use lro_query::{Page, Total, read, search};
+use lro_query::{Offset, Page, Total, read, search};
 use lro_spool::{Address, Foreign, Spool, SpoolError, StoredResult};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// A query of a stored result.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Query {
     /// The result.
     pub address: Address,
     /// The kind of query.
     pub wanted: QueryKind,
-    /// The requested answers; ignored by searches and reads, which have their own bounds.
+    /// The requested answers; ignored by reads, which have their own bounds. A search has its own
+    /// offset.
     pub page: Page,
+    /// The part: 0 is the data, from 1 on the further texts of the same tool result. Without a part,
+    /// a search covers all of them, and other queries read the data.
+    pub part: Option<u64>,
+    /// What is read of the data.
+    pub target: QueryTarget,
+}
+
+/// What a query reads of the data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a result is read as stored or as it arrived")]
+pub enum QueryTarget {
+    /// The records, the lines of a text, or the document.
+    #[default]
+    Records,
+    /// The original payload: a JSON document for filters, a text of lines for everything else.
+    Original,
+}
+
+impl Query {
+    /// A query for all answers from the data.
+    pub fn new(address: Address, wanted: QueryKind) -> Self {
+        Self { address, wanted, page: Page::ALL, part: None, target: QueryTarget::Records }
+    }
+
+    /// Restricts the answers to one page.
+    pub fn page(mut self, page: Page) -> Self {
+        self.page = page;
+        self
+    }
+
+    /// Selects a part.
+    pub fn part(mut self, part: Option<u64>) -> Self {
+        self.part = part;
+        self
+    }
+
+    /// Selects what is read of the data.
+    pub fn target(mut self, target: QueryTarget) -> Self {
+        self.target = target;
+        self
+    }
 }
 
 /// Parameter values by name, as raw JSON: data, never program text (Spec N3).
@@ -62,21 +105,25 @@ pub enum QueryKind {
         pattern: String,
         /// Whether case matters.
         case: search::Case,
-        /// The maximum number of matching lines.
+        /// The maximum number of matching lines, or of groups.
         most: usize,
         /// The number of context lines around each match.
         context: usize,
+        /// The first matching line, or the first group.
+        offset: Offset,
+        /// The capture group to count instead of returning lines; 0 is the whole match.
+        group_by: Option<usize>,
     },
     /// A read of a range.
     Read {
         /// The unit of the range.
         unit: read::ReadUnit,
         /// The first unit.
-        start: u64,
+        start: Offset,
         /// The end, exclusive.
         end: Option<u64>,
-        /// The part: 0 is the data, from 1 on the further texts of the same tool result.
-        part: u64,
+        /// The maximum number of units in the reply, within the range.
+        most: u64,
     },
     /// A link to the whole result.
     Link,
@@ -134,6 +181,8 @@ pub enum ReplyUnit {
     Rows,
     /// Matching lines.
     MatchingLines,
+    /// Texts of a capture group.
+    Groups,
     /// Characters of the file.
     Characters,
     /// Lines of the file.
@@ -152,6 +201,7 @@ impl ReplyUnit {
             Self::Values => "values",
             Self::Rows => "rows",
             Self::MatchingLines => "matching lines",
+            Self::Groups => "groups",
             Self::Characters => "characters",
             Self::Lines => "lines",
             Self::Records => "records",
@@ -162,9 +212,11 @@ impl ReplyUnit {
     /// The argument that requests the next answers.
     fn continuation(self, next: u64) -> Option<String> {
         match self {
-            Self::Answers | Self::Values | Self::Rows => Some(format!("offset={next}")),
+            Self::Answers | Self::Values | Self::Rows | Self::MatchingLines | Self::Groups => {
+                Some(format!("offset={next}"))
+            }
             Self::Characters | Self::Lines | Self::Records => Some(format!("start={next}")),
-            Self::MatchingLines | Self::Links => None,
+            Self::Links => None,
         }
     }
 }
@@ -175,8 +227,8 @@ impl Reply {
         match self.unit {
             // A record is a line: characters are as many records as the lines they touch.
             ReplyUnit::Characters => self.body.lines().count() as u64,
-            // What the client downloads is unknown here.
-            ReplyUnit::Links => 0,
+            // What the client downloads is unknown here, and a group is no record.
+            ReplyUnit::Links | ReplyUnit::Groups => 0,
             _ => self.given,
         }
     }
@@ -300,6 +352,9 @@ pub(crate) fn match_to_json(matched: &search::SearchMatch) -> Value {
     let cut = matched.text.skipped > 0 || matched.text.end == search::LineEnd::Cut;
     if cut {
         json["cut"] = json!({"from": matched.text.skipped});
+    }
+    if matched.unescaped {
+        json["unescaped"] = true.into();
     }
     for (name, lines) in [("before", &matched.before), ("after", &matched.after)] {
         if !lines.is_empty() {

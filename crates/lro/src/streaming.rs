@@ -53,7 +53,12 @@ impl<'a> StreamingOffload<'a> {
     /// Ends the payload and delivers it, as [`Offloader::deliver_result`] does.
     pub fn finish(self, seed: IdSeed) -> OffloadOutcome {
         self.finish_in_context(
-            PayloadContext { further_texts: &[], exact: false, copies: Copies::One },
+            PayloadContext {
+                further_texts: &[],
+                addresses: &[],
+                exact: false,
+                copies: Copies::One,
+            },
             seed,
         )
     }
@@ -61,7 +66,7 @@ impl<'a> StreamingOffload<'a> {
     /// The same for a text, whose white space is content, with further texts.
     pub fn finish_text(self, further_texts: &[&str], seed: IdSeed) -> OffloadOutcome {
         self.finish_in_context(
-            PayloadContext { further_texts, exact: true, copies: Copies::Both },
+            PayloadContext { further_texts, addresses: &[], exact: true, copies: Copies::Both },
             seed,
         )
     }
@@ -69,7 +74,7 @@ impl<'a> StreamingOffload<'a> {
     /// The same for JSON, with further texts.
     pub fn finish_with_texts(self, further_texts: &[&str], seed: IdSeed) -> OffloadOutcome {
         self.finish_in_context(
-            PayloadContext { further_texts, exact: false, copies: Copies::Both },
+            PayloadContext { further_texts, addresses: &[], exact: false, copies: Copies::Both },
             seed,
         )
     }
@@ -315,7 +320,8 @@ impl Offloader {
         let rules = self.rules_for(call);
         let assessment = assess_payload(payload, detected, call.tool, &rules, self.tokenizer());
         let exact = white_space == WhiteSpace::Significant;
-        let context = PayloadContext { further_texts: &[], exact, copies: Copies::One };
+        let context =
+            PayloadContext { further_texts: &[], addresses: &[], exact, copies: Copies::One };
         self.deliver_assessed(call, payload, context, assessment, stats, seed)
     }
 }

@@ -73,7 +73,7 @@ impl Truncated {
         detected: &Detected,
         budget: &Budget<'_>,
     ) -> Option<Self> {
-        let records = detected.records().filter(|_| detected.json_range.is_none())?;
+        let records = detected.records().filter(|_| detected.main_range.is_none())?;
         let form = match records.form {
             RecordForm::Array { .. } => {
                 Form::new(envelope(payload, records)?, records.count, budget)

@@ -24,10 +24,13 @@ pub mod http;
 )]
 pub mod mcp_client;
 pub mod postgres;
+#[cfg(feature = "questions")]
+pub mod questions;
 mod random;
 pub mod recipes;
 pub mod s3;
 pub mod text;
+pub mod text_tables;
 pub mod tool;
 
 pub use random::SplitMix64;

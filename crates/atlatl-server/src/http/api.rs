@@ -126,7 +126,7 @@ pub(super) async fn create(
         let inner = &app.server.0;
         inner.reserve_memory().map_err(tool_problem)?;
         let memory = inner.capture.capture(fields, inner.moment()).map_err(store_problem)?;
-        inner.notify_write(&memory.id);
+        inner.notify_write(&memory.id, None);
         let mut response = json(StatusCode::CREATED, memory.to_json());
         if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
             response.headers_mut().insert(header::LOCATION, place);
@@ -167,7 +167,7 @@ pub(super) async fn replace(
         fields.extend(message);
         let memory = inner.capture.update(&id, &fields, inner.now()).map_err(store_problem)?;
         let memory = memory.ok_or_else(Problem::missing)?;
-        inner.notify_write(&memory.id);
+        inner.notify_write(&memory.id, None);
         Ok(json(StatusCode::OK, memory.to_json()))
     })
     .await?

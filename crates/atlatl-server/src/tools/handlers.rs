@@ -4,8 +4,8 @@ use atlatl_memory::{
     Filter, MAX_HITS, RankPosition, RecallRequest, SearchRequest, SearchResults, StoreError,
 };
 use chrono::{DateTime, Utc};
-use lro::ToolCall;
 use lro::mcp::Disposition;
+use lro::{CallArguments, ToolCall};
 use lro_core::DEFAULT_OFFLOAD_THRESHOLD_TOKENS;
 use mif::{DetailLevel, Memory, MemoryId, Status};
 
@@ -34,6 +34,9 @@ struct CallInfo {
     /// The arguments that a cursor is bound to.
     cursor_scope: String,
     page: PageKind,
+    arguments: CallArguments,
+    /// The id of the request.
+    correlation: String,
 }
 
 /// Whether a call begins a listing or continues one.
@@ -93,6 +96,8 @@ impl ServerInner {
             query: arguments.text("query").ok().flatten().map(str::to_owned),
             detail,
             cursor_scope: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
+            arguments: CallArguments::new(json),
+            correlation: correlation.to_owned(),
         };
         let now = self.now();
         let part = span.part(STORE);
@@ -100,10 +105,10 @@ impl ServerInner {
             Tool::List => self.list(&arguments, &info, client, now),
             Tool::Recall | Tool::Search => self.search(tool, &arguments, &info, client, now),
             Tool::Inject => self.context(&arguments, &info, now),
-            Tool::Capture => self.capture(arguments),
+            Tool::Capture => self.capture(arguments, correlation),
             Tool::Get => self.get(&arguments, detail),
-            Tool::Update => self.update(arguments, now),
-            Tool::Delete => self.deleted(&arguments),
+            Tool::Update => self.update(arguments, now, correlation),
+            Tool::Delete => self.deleted(&arguments, correlation),
         };
         let answer = answer.inspect_err(|error| part.fail(error.class()))?;
         drop(part);
@@ -131,6 +136,8 @@ impl ServerInner {
         let call = ToolCall {
             query: info.query.as_deref(),
             detail: Some(detail_level(info.detail)),
+            arguments: Some(&info.arguments),
+            correlation: Some(&info.correlation),
             ..ToolCall::new(tool.name())
         };
         let intercepted = |result: &str| {
@@ -340,12 +347,12 @@ impl ServerInner {
         Ok(ToolResponse::Context { set, text: context.text, included: context.included })
     }
 
-    fn capture(&self, arguments: Arguments) -> Result<ToolResponse, ToolError> {
+    fn capture(&self, arguments: Arguments, correlation: &str) -> Result<ToolResponse, ToolError> {
         arguments.required("content")?;
         arguments.required("memory_type")?;
         self.reserve_memory()?;
         let memory = self.capture.capture(arguments.into_non_null(), self.moment())?;
-        self.notify_write(&memory.id);
+        self.notify_write(&memory.id, Some(correlation));
         Ok(self.write_response("captured", &memory))
     }
 
@@ -359,12 +366,17 @@ impl ServerInner {
         )))
     }
 
-    fn update(&self, arguments: Arguments, now: DateTime<Utc>) -> Result<ToolResponse, ToolError> {
+    fn update(
+        &self,
+        arguments: Arguments,
+        now: DateTime<Utc>,
+        correlation: &str,
+    ) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
         // Null removes the field.
         let memory = self.capture.update(&id, &arguments.into_map(), now)?;
         let memory = memory.ok_or(ToolError::NotFound(id))?;
-        self.notify_write(&memory.id);
+        self.notify_write(&memory.id, Some(correlation));
         Ok(self.write_response("updated", &memory))
     }
 
@@ -392,11 +404,12 @@ impl ServerInner {
         ToolResponse::WriteResult(least)
     }
 
-    fn deleted(&self, arguments: &Arguments) -> Result<ToolResponse, ToolError> {
+    fn deleted(&self, arguments: &Arguments, correlation: &str) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
         let deleted = self.capture.delete(&id)?;
         if deleted {
-            self.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
+            let kind = ServerEventKind::MemoryDeleted { id: id.clone() };
+            self.events.publish(Some(correlation.to_owned()), kind);
         }
         Ok(ToolResponse::WriteResult(format!(r#"{{"id":"{id}","deleted":{deleted}}}"#)))
     }
@@ -410,8 +423,9 @@ impl ServerInner {
     }
 
     /// Publishes a durable write, and wakes the embedding backfill.
-    pub(crate) fn notify_write(&self, id: &MemoryId) {
-        self.events.publish(None, ServerEventKind::MemoryCaptured { id: id.clone() });
+    pub(crate) fn notify_write(&self, id: &MemoryId, correlation: Option<&str>) {
+        let kind = ServerEventKind::MemoryCaptured { id: id.clone() };
+        self.events.publish(correlation.map(str::to_owned), kind);
         if let Some(backfill) = &self.backfill {
             backfill.notify();
         }

@@ -46,6 +46,37 @@ fn p2_the_capability_says_it_as_well_as_the_name() {
 }
 
 #[test]
+fn g24_a_program_gets_the_whole_set() {
+    let place = crowded();
+    let mut client = place.client(Era::Legacy);
+    let mut recalled = |meta: serde_json::Value| {
+        let arguments = json!({"query": "harbour"});
+        let params = json!({"name": "recall_memories", "arguments": arguments, "_meta": meta});
+        client.request("tools/call", params)["structuredContent"].clone()
+    };
+    let set = recalled(json!({"dev.atlatl/lro": {"caller": "program"}}));
+    assert_eq!(set["memories"].as_array().unwrap().len(), 300);
+    assert!(place.files().is_empty());
+    // The next call is a model's again.
+    assert_eq!(recalled(json!({}))["offloaded"], true);
+}
+
+#[test]
+fn g27_the_same_recall_of_the_same_memories_shares_its_reference() {
+    let place = crowded();
+    let mut client = place.client(Era::Legacy);
+    let first = client.call("recall_memories", json!({"query": "harbour"}));
+    let second = client.call("recall_memories", json!({"query": "harbour"}));
+    assert_eq!(first["lro"]["ref"], second["lro"]["ref"]);
+    assert!(first["lro"].get("unchanged_since").is_none(), "{first}");
+    assert!(second["lro"]["unchanged_since"].is_string(), "{second}");
+    place.put(&memories((0..301).map(|n| format!("Row {n} of the harbour."))));
+    let third = client.call("recall_memories", json!({"query": "harbour"}));
+    assert_ne!(third["lro"]["ref"], first["lro"]["ref"]);
+    assert_eq!(place.files().len(), 2);
+}
+
+#[test]
 fn the_server_says_its_level_to_both_eras() {
     let place = Place::new();
     let ours = json!({"level": 3, "threshold_tokens": 1600});

@@ -62,6 +62,7 @@ impl Home {
                 id: ResultId::new(at.now.timestamp_millis().unsigned_abs(), at.random),
                 tool: "get_rows",
                 server: None,
+                arguments: None,
                 exact: false,
                 query: None,
                 detail: Detail::Light,

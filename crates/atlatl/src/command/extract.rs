@@ -6,12 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lro::{ExtractError, Extractor, IdSeed, Query, QueryKind, Reply, ReplyUnit, Spools, Values};
+use lro::{
+    ExtractError, Extractor, IdSeed, Query, QueryKind, QueryTarget, Reply, ReplyUnit, Spools,
+    Values,
+};
 use lro_core::{NoTokenizer, Tokens};
 use lro_query::recipe::RecipeError;
 use lro_query::search::SearchError;
 use lro_query::worker::Program;
-use lro_query::{Cancel, Page, QueryError, read, search};
+use lro_query::{Cancel, Offset, Page, QueryError, read, search};
 use lro_spool::{Address, Spool};
 use serde_json::value::RawValue;
 
@@ -39,13 +42,18 @@ Examples:
   atlatl extract REF --sql 'SELECT id FROM results EXCEPT SELECT id FROM old' \\
       --with old=REF2
   atlatl extract REF --search 'time-?out' --output json
+  atlatl extract REF --search 'ERROR (\\w+)' --group-by 1
   atlatl extract REF --read records:0..5
-  atlatl extract REF --read 0..2000 --part 1";
+  atlatl extract REF --read lines:-20..
+  atlatl extract REF --read 0..2000 --part 1
+  atlatl extract REF --query '.total_count' --target original";
 
 /// The longest `--timeout`.
 const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 7);
 /// The number of matching lines without `--limit`.
 const DEFAULT_MATCH_LIMIT: u64 = 100;
+/// The number of groups without `--limit`.
+const DEFAULT_GROUP_LIMIT: u64 = 200;
 
 /// Arguments of `atlatl extract`.
 #[derive(Debug, clap::Args)]
@@ -78,22 +86,29 @@ pub(crate) struct Args {
     /// Lines to show around each match
     #[arg(long, value_name = "N", requires = "search")]
     context: Option<usize>,
-    /// Range to read: 0..2000, lines:10..20, records:5..
-    #[arg(long, value_name = "RANGE", group = "way")]
+    /// Count the matches of --search by capture group N
+    #[arg(long, value_name = "N", requires = "search")]
+    group_by: Option<usize>,
+    /// Range to read: 0..2000, lines:10..20, records:-5..
+    #[arg(long, value_name = "RANGE", group = "way", allow_hyphen_values = true)]
     read: Option<String>,
-    /// Read text part N of the result, from 1
-    #[arg(long, value_name = "N", requires = "read")]
-    #[arg(conflicts_with_all = ["recipe", "query", "sql", "search"])]
+    /// Query text part N of the result; 0 is the data
+    #[arg(long, value_name = "N", conflicts_with = "recipe")]
     part: Option<u64>,
+    /// Query the records (default) or the original
+    #[arg(long, value_name = "TARGET", conflicts_with = "recipe")]
+    #[arg(value_parser = ["records", "original"], default_value = "records")]
+    #[arg(hide_default_value = true, hide_possible_values = true)]
+    target: String,
     /// Parameter: $name in jq, :name in SQL; JSON or text
     #[arg(long, value_name = "NAME=VALUE")]
     param: Vec<String>,
     /// Print at most N results
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Skip the first N results
-    #[arg(long, value_name = "N")]
-    offset: Option<u64>,
+    /// Skip N results; -N: the last N of --search
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_offset)]
+    offset: Option<Offset>,
     /// Time limit in seconds [default: none]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -110,7 +125,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let settings = Settings::load(sources)?;
     let query = args.query()?;
     let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
-    let ledger = Arc::new(LedgerSink::new(&settings));
+    let ledger = Arc::new(LedgerSink::new(&settings, "atlatl extract"));
     let now = IdSeed::of_system().now;
     let spools = open_spools(&query, &stores, args.reach(), now)?;
     let mut extractor = Extractor::new(spools, &settings.config)
@@ -162,7 +177,7 @@ fn extract_error(error: &ExtractError) -> Error {
 /// A hint for an error, in terms of the options of this command. The hints of the error itself are for a
 /// model and name tools.
 pub(crate) fn hint(error: &ExtractError) -> String {
-    match error {
+    match error.uncorrected() {
         ExtractError::Query(QueryError::Time { .. })
         | ExtractError::Search(SearchError::Time)
         | ExtractError::Recipe(RecipeError::Time) => {
@@ -177,7 +192,16 @@ pub(crate) fn hint(error: &ExtractError) -> String {
         ExtractError::Query(QueryError::Worker { .. }) | ExtractError::NotOffered { .. } => {
             "Use --recipe, --search or --read: they need no worker.".to_owned()
         }
-        ExtractError::NoRecords => "Use --search or --read.".to_owned(),
+        ExtractError::Recipe(RecipeError::MissingParam { name, .. }) => {
+            format!("Add --param {name}=…")
+        }
+        ExtractError::NoOriginal => "Omit --target: the records are stored.".to_owned(),
+        ExtractError::OriginalIsText => {
+            "Omit --target to query its records, or use --sql, --search or --read.".to_owned()
+        }
+        ExtractError::NoRecords | ExtractError::TooLarge { .. } => {
+            "Use --search or --read.".to_owned()
+        }
         ExtractError::NoMemories => "Use --query or --sql.".to_owned(),
         ExtractError::NoPart { further: 0, .. } => {
             "The result has no text parts: omit --part.".to_owned()
@@ -221,8 +245,21 @@ impl Args {
 
     fn query(&self) -> Result<Query, Error> {
         let address = parse_address(&self.reference)?;
-        let page = Page { offset: self.offset.unwrap_or(0), limit: self.limit.unwrap_or(u64::MAX) };
-        Ok(Query { address, wanted: self.query_kind()?, page })
+        let offset = match self.offset {
+            Some(Offset::FromEnd(_)) if self.search.is_none() => {
+                return Err(Error::usage("--offset: negative numbers work with --search only")
+                    .with_hint("--sql '… ORDER BY … DESC LIMIT 5'"));
+            }
+            Some(Offset::FromStart(offset)) => offset,
+            _ => 0,
+        };
+        let page = Page { offset, limit: self.limit.unwrap_or(u64::MAX) };
+        let target = match &*self.target {
+            "original" => QueryTarget::Original,
+            _ => QueryTarget::Records,
+        };
+        let query = Query::new(address, self.query_kind()?);
+        Ok(query.page(page).part(self.part).target(target))
     }
 
     fn query_kind(&self) -> Result<QueryKind, Error> {
@@ -240,12 +277,18 @@ impl Args {
         if let Some(pattern) = &self.search {
             let case =
                 if self.case_sensitive { search::Case::Sensitive } else { search::Case::Ignored };
-            let most =
-                usize::try_from(self.limit.unwrap_or(DEFAULT_MATCH_LIMIT)).unwrap_or(usize::MAX);
-            let context = self.context.unwrap_or(0);
-            return Ok(QueryKind::Search { pattern: pattern.clone(), case, most, context });
+            let default =
+                if self.group_by.is_some() { DEFAULT_GROUP_LIMIT } else { DEFAULT_MATCH_LIMIT };
+            return Ok(QueryKind::Search {
+                pattern: pattern.clone(),
+                case,
+                most: usize::try_from(self.limit.unwrap_or(default)).unwrap_or(usize::MAX),
+                context: self.context.unwrap_or(0),
+                offset: self.offset.unwrap_or(Offset::FromStart(0)),
+                group_by: self.group_by,
+            });
         }
-        parse_range(self.read.as_deref().unwrap_or_default(), self.part.unwrap_or(0))
+        parse_range(self.read.as_deref().unwrap_or_default())
     }
 
     fn params(&self, json: impl Fn(&str) -> Option<Box<RawValue>>) -> Result<Values, Error> {
@@ -287,7 +330,15 @@ fn split_assignment<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str),
     })
 }
 
-fn parse_range(text: &str, part: u64) -> Result<QueryKind, Error> {
+fn parse_offset(text: &str) -> Result<Offset, String> {
+    let number = |digits: &str| digits.parse::<u64>().map_err(|_| "not a number".to_owned());
+    Ok(match text.strip_prefix('-') {
+        Some(digits) => Offset::FromEnd(number(digits)?),
+        None => Offset::FromStart(number(text)?),
+    })
+}
+
+fn parse_range(text: &str) -> Result<QueryKind, Error> {
     let (unit, numbers) = match text.split_once(':') {
         Some(("characters", rest)) => (read::ReadUnit::Characters, rest),
         Some(("lines", rest)) => (read::ReadUnit::Lines, rest),
@@ -295,17 +346,23 @@ fn parse_range(text: &str, part: u64) -> Result<QueryKind, Error> {
         _ => (read::ReadUnit::Characters, text),
     };
     let invalid = || {
-        Error::usage(format!("--read {text}: invalid range"))
-            .with_hint("--read 0..2000, --read lines:10..20, --read records:5..")
+        Error::usage(format!("--read {text}: invalid range")).with_hint(
+            "--read 0..2000, --read lines:10..20, --read records:5.., --read lines:-20..",
+        )
     };
     let (start, end) = numbers.split_once("..").ok_or_else(invalid)?;
-    let number = |text: &str| text.parse::<u64>().map_err(|_| invalid());
-    let start = if start.is_empty() { 0 } else { number(start)? };
-    let end = if end.is_empty() { None } else { Some(number(end)?) };
-    if end.is_some_and(|end| end < start) {
+    let start = if start.is_empty() { "0" } else { start };
+    let start = parse_offset(start).map_err(|_| invalid())?;
+    let end = match end {
+        "" => None,
+        end => Some(end.parse::<u64>().map_err(|_| invalid())?),
+    };
+    if let (Offset::FromStart(start), Some(end)) = (start, end)
+        && end < start
+    {
         return Err(invalid());
     }
-    Ok(QueryKind::Read { unit, start, end, part })
+    Ok(QueryKind::Read { unit, start, end, most: u64::MAX })
 }
 
 #[cfg(test)]
@@ -319,9 +376,9 @@ mod tests {
         for (name, unit) in units.into_iter().chain(others) {
             for (from, to) in [(0, Some(0)), (5, None), (7, Some(u64::MAX)), (u64::MAX, None)] {
                 let end = to.map_or_else(String::new, |to| to.to_string());
-                let wanted = parse_range(&format!("{name}{from}..{end}"), 0).ok();
+                let wanted = parse_range(&format!("{name}{from}..{end}")).ok();
                 let same = matches!(wanted, Some(QueryKind::Read { unit: u, start, end, .. })
-                    if (u, start, end) == (unit, from, to));
+                    if (u, start, end) == (unit, Offset::FromStart(from), to));
                 assert!(same, "{name}{from}..{end}");
             }
         }
@@ -330,8 +387,8 @@ mod tests {
             "5",
             "a..b",
             "5..4",
-            "-1..",
             "..-1",
+            "--1..",
             "0...5",
             "0..5..6",
             "18446744073709551616..",
@@ -342,7 +399,9 @@ mod tests {
             ":0..1",
             "0..\u{e9}",
         ] {
-            assert!(parse_range(text, 0).is_err(), "{text}");
+            assert!(parse_range(text).is_err(), "{text}");
         }
+        let tail = parse_range("lines:-20..");
+        assert!(matches!(tail, Ok(QueryKind::Read { start: Offset::FromEnd(20), end: None, .. })));
     }
 }

@@ -101,7 +101,7 @@ fn offload(
         Some(name) => name.clone(),
         None => Tool::infer(input, result.as_ref())?.map_or_else(String::new, |tool| tool.name),
     };
-    let ledger = Arc::new(LedgerSink::new(settings));
+    let ledger = Arc::new(LedgerSink::new(settings, "atlatl offload"));
     let spool = stores.spool_for(&Operation::of_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(ledger.clone());
@@ -254,7 +254,7 @@ fn offload_large(
         Tool::infer_from_detected(scanned.found(), memories)
             .map_or_else(String::new, |tool| tool.name)
     };
-    let ledger = Arc::new(LedgerSink::new(settings));
+    let ledger = Arc::new(LedgerSink::new(settings, "atlatl offload"));
     let spool = stores.spool_for(&Operation::of_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(ledger.clone());

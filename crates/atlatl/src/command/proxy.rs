@@ -41,7 +41,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl proxy -- npx -y @modelcontextprotocol/server-filesystem .
   atlatl proxy --threshold 5000 --policy 'read_*=offload' -- my-server --flag
-  atlatl proxy --tools none -- my-server     (beside `atlatl tools`)
+  atlatl proxy --tools separate -- my-server   (beside `atlatl tools`)
   atlatl proxy --url https://example.com/mcp
   atlatl proxy --url https://example.com/mcp --header 'X-Api-Key: ${KEY}'
   atlatl proxy --url unix:$XDG_RUNTIME_DIR/atlatl.sock
@@ -57,8 +57,9 @@ pub(crate) struct Args {
     /// Store results of at least TOKENS tokens
     #[arg(long, value_name = "TOKENS")]
     pub(crate) threshold: Option<u32>,
-    /// Offer the extraction tools: all or none
-    #[arg(long, value_name = "WHICH")]
+    /// Offer the extraction tools: all; separate, if `atlatl
+    /// tools` offers them; or none, for clients with a shell
+    #[arg(long, value_name = "WHICH", verbatim_doc_comment)]
     pub(crate) tools: Option<String>,
     /// Store results in a separate scope of the working
     /// directory; dir:PATH uses that directory instead,
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         Some(_) => Settings::load(&sources)?,
         None => Settings::load_valid(&sources)?,
     };
-    let stack = OffloadStack::new(&settings, args.scope.as_deref())?;
+    let stack = OffloadStack::new("atlatl proxy", &settings, args.scope.as_deref())?;
     // Before the server starts: a signal in between must not leave it running.
     let (end_sender, end_receiver) = end_channel()?;
     let server = match &args.url {

@@ -194,7 +194,7 @@ fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<S
     if args.dry_run {
         report.preview(&stores, args.all, now);
     } else {
-        let watch = LedgerSink::new(settings);
+        let watch = LedgerSink::new(settings, "atlatl results");
         report.add_swept(&stores.sweep(now, &watch), now);
         if args.all {
             report.remove_all(&stores, now);

@@ -28,6 +28,9 @@ use crate::error::{Error, Status};
 use crate::settings::{Settings, Sources};
 use crate::{memory_config, object_store_config};
 
+/// The source of events in the ledger.
+const SOURCE: &str = "atlatl serve";
+
 /// Examples for `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -50,8 +53,9 @@ pub(crate) struct Args {
     /// [default: server.listen, if it is set]
     #[arg(long, value_name = "ADDRESS", verbatim_doc_comment)]
     http: Option<String>,
-    /// Offer the extraction tools: all or none
-    #[arg(long, value_name = "WHICH")]
+    /// Offer the extraction tools: all; separate, if `atlatl
+    /// tools` offers them; or none, for clients with a shell
+    #[arg(long, value_name = "WHICH", verbatim_doc_comment)]
     pub(crate) tools: Option<String>,
 }
 
@@ -131,11 +135,11 @@ fn open_offload_stack(
         .map(|endpoint| Ok::<_, Error>((endpoint, object_store_config::open(settings)?)))
         .transpose()?;
     let Some((endpoint, Some(spool))) = shared else {
-        return Ok((OffloadStack::new(settings, None)?, None));
+        return Ok((OffloadStack::new(SOURCE, settings, None)?, None));
     };
     let base = base_url(settings, endpoint)?;
     let links = Arc::new(SignedLinks::new(store.clone(), &config.memory.tenant, &base));
-    Ok((OffloadStack::shared(settings, Arc::new(spool), links.clone())?, Some(links)))
+    Ok((OffloadStack::shared(SOURCE, settings, Arc::new(spool), links.clone())?, Some(links)))
 }
 
 /// The configuration of a memory server without offloading.

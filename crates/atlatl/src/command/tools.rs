@@ -22,7 +22,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
-    let stack = OffloadStack::with_scopes(&settings, &args.scopes)?;
+    let stack = OffloadStack::with_scopes("atlatl tools", &settings, &args.scopes)?;
     let relay = Relay::new(stack.interceptor(&settings), "atlatl", IdSeed::of_system)
         .with_tools(stack.tools(&settings));
     stack.clean(&settings);

@@ -175,7 +175,7 @@ fn everything_wrong_is_reported_with_its_place() {
     ATLATL_: unknown environment variable -- `atlatl config schema` lists every key
     ATLATL_PROMPT__OFFLOAD__ENABLED: `prompt.offload.enabled` is "yes", expected true or false -- leave it out for the default, true
     ATLATL_PROMPT__OFFLOAD__TRESHOLD_TOKENS: unknown environment variable -- did you mean ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS?
-    --set: `proxy.tools` is "some", expected "all" or "none" -- leave it out for the default, "all"
+    --set: `proxy.tools` is "some", expected "all", "separate" or "none" -- leave it out for the default, "all"
     --set: `prompt.offload` is a section, not a key -- name a key in it, such as `prompt.offload.enabled`
     --set: unknown key `proxy.policy.` -- `atlatl config schema` lists every key
     --set: no value in `nonsense` -- write --set KEY=VALUE, as in --set prompt.offload.enabled=false

@@ -36,7 +36,7 @@ pub(crate) const OPENCODE: ServerTable = ServerTable {
 /// All servers behind the proxy, and one that offers the tools.
 pub(crate) fn wish() -> InstallOptions {
     let mut wish = InstallOptions::new("/usr/local/bin/atlatl");
-    wish.flags = vec!["--tools".to_owned(), "none".to_owned()];
+    wish.flags = vec!["--tools".to_owned(), "separate".to_owned()];
     wish.add = vec![("atlatl".to_owned(), vec!["tools".to_owned()])];
     wish
 }
@@ -45,7 +45,7 @@ pub(crate) fn wish() -> InstallOptions {
 pub(crate) fn wish_with_scopes() -> InstallOptions {
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let mut wish = InstallOptions::with_command(words("uvx atlatl-lro"));
-    wish.flags = words("--tools none");
+    wish.flags = words("--tools separate");
     wish.flags_with_cwd = words("--scope dir:~");
     wish.add = vec![("atlatl".to_owned(), words("tools --scope dir:. --scope dir:~"))];
     wish.stale_programs = vec!["/usr/local/bin/atlatl".to_owned()];

@@ -78,7 +78,7 @@ fn every_program_runs_behind_the_proxy_and_comes_back_byte_for_byte() {
         let new = words(&installed.text, place);
         for (program, words) in &old {
             let now = &new.iter().find(|(name, _)| name == program).unwrap().1;
-            let proxy = ["/usr/local/bin/atlatl", "proxy", "--tools", "none", "--"];
+            let proxy = ["/usr/local/bin/atlatl", "proxy", "--tools", "separate", "--"];
             assert_eq!(now[..5], proxy, "{name}");
             assert_eq!(now[5..], **words, "{name}");
         }
@@ -126,7 +126,7 @@ fn edits_in_between_stay_and_what_atlatl_added_goes() {
         ]
     );
     // The beginning of the arguments was edited.
-    let edited = installed.text.replace("\"--tools\", \"none\", ", "\"--threshold\", \"5\", ");
+    let edited = installed.text.replace("\"--tools\", \"separate\", ", "\"--threshold\", \"5\", ");
     let back = uninstall(&edited, &SERVERS, &installed.journal).unwrap();
     assert_eq!(words(&back, &SERVERS), words(before, &SERVERS));
     // The server was removed, or the user wrote another program there.
@@ -190,8 +190,14 @@ fn servers_at_a_url_are_asked_through_the_proxy_where_that_is_wanted() {
     wish.http = true;
     let installed = install(before, &SERVERS, &wish).unwrap();
     let new = words(&installed.text, &SERVERS);
-    let web =
-        ["/usr/local/bin/atlatl", "proxy", "--tools", "none", "--url", "https://example.com/mcp"];
+    let web = [
+        "/usr/local/bin/atlatl",
+        "proxy",
+        "--tools",
+        "separate",
+        "--url",
+        "https://example.com/mcp",
+    ];
     assert_eq!(new[0], ("web".to_owned(), web.map(str::to_owned).to_vec()));
     assert!(installed.text.contains(r#""headers": {"A": "b"}"#), "a header would be lost");
     assert_eq!(install(&installed.text, &SERVERS, &wish).unwrap().journal.replaced, []);

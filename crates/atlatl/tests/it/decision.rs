@@ -23,7 +23,7 @@ fn f35_a_policy_decides_before_any_threshold() {
     tool          read_file
     decision      offload: a policy says so, whatever the size
     decided by    proxy.policy."read_*"
-    in its place  a compact descriptor of about 186 tokens
+    in its place  a compact descriptor of about 190 tokens
     "#);
     insta::assert_snapshot!(decision("short", &[&offload[..], &["write_file"]].concat()), @"
     tool        write_file
@@ -57,7 +57,7 @@ fn f35_a_tool_may_have_a_threshold_of_its_own() {
     tool          read_file
     decision      offload: 61 tokens are at least 50
     decided by    proxy.policy."read_*"
-    in its place  a compact descriptor of about 245 tokens
+    in its place  a compact descriptor of about 249 tokens
     "#);
     insta::assert_snapshot!(decision(&"word ".repeat(20), &own), @r#"
     tool        read_file
@@ -73,7 +73,7 @@ fn f35_a_policy_for_every_tool_includes_the_one_without_a_name() {
     tool          not given (name it with --tool to apply its policy)
     decision      offload: a policy says so, whatever the size
     decided by    proxy.policy."*"
-    in its place  a compact descriptor of about 183 tokens
+    in its place  a compact descriptor of about 187 tokens
     "#);
     let others = ["--set", "proxy.policy.t*=offload"];
     insta::assert_snapshot!(decision("short", &others), @"
@@ -105,7 +105,7 @@ fn f35_another_tools_result_is_offloaded_from_10_000_tokens_on() {
     tool          not given (name it with --tool to apply its policy)
     decision      offload: 10,000 tokens are at least 10,000
     decided by    proxy.threshold_tokens
-    in its place  a compact descriptor of about 496 tokens
+    in its place  a compact descriptor of about 500 tokens
     ");
     insta::assert_snapshot!(decision(&words(2_000), &[]), @"
     tool        not given (name it with --tool to apply its policy)
@@ -141,7 +141,7 @@ fn t4_memories_are_offloaded_above_1600_tokens_only() {
     tool          recall_memories, assumed since these are memories (see --tool)
     decision      offload: 1,601 tokens are more than 1,600
     decided by    prompt.offload.threshold_tokens
-    in its place  a full descriptor of about 1,042 tokens
+    in its place  a compact descriptor of about 362 tokens
     ");
     // A token has at least one byte.
     insta::assert_snapshot!(decision(&memory(1598), &[]), @"
@@ -158,13 +158,13 @@ fn the_tool_says_whether_it_is_a_memory_operation() {
     tool          recall_memories, assumed since these are memories (see --tool)
     decision      offload: 2,963 tokens are more than 1,600
     decided by    prompt.offload.threshold_tokens
-    in its place  a full descriptor of about 1,277 tokens
+    in its place  a compact descriptor of about 533 tokens
     ");
     insta::assert_snapshot!(decision(&memories, &["--tool", "search_memories"]), @"
     tool          search_memories
     decision      offload: 2,963 tokens are more than 1,600
     decided by    prompt.offload.threshold_tokens
-    in its place  a full descriptor of about 1,264 tokens
+    in its place  a compact descriptor of about 530 tokens
     ");
     insta::assert_snapshot!(decision(&memories, &["--tool", "export_rows"]), @"
     tool        export_rows

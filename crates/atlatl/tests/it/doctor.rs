@@ -106,7 +106,7 @@ fn fake(version: &str, tools: &[&str]) -> String {
 
 /// An entry that starts a server behind the proxy of this build.
 fn wrapped(server: &str) -> Value {
-    json!({"command": atlatl(), "args": ["proxy", "--tools", "none", "--", server]})
+    json!({"command": atlatl(), "args": ["proxy", "--tools", "separate", "--", server]})
 }
 
 /// A client file with these servers and an entry for the extraction tools.

@@ -114,6 +114,30 @@ fn g33_numbers_keep_their_digits_in_csv_and_table() {
 }
 
 #[test]
+fn g16_matches_are_counted_and_ends_are_read() {
+    let program = Program::new();
+    let rows: Vec<String> = (0..60)
+        .map(|n| format!(r#"{{"id":{n},"level":"{}"}}"#, ["INFO", "ERROR"][n % 2]))
+        .collect();
+    let reference = store(&program, &format!(r#"{{"next":"p2","items":[{}]}}"#, rows.join(",")));
+    let counted = ask(&program, &reference, &["--search", "level\":\"(\\w+)", "--group-by", "1"]);
+    assert_eq!(
+        counted.json(),
+        json!([{"value": "ERROR", "count": 30}, {"value": "INFO", "count": 30}])
+    );
+    let last =
+        ask(&program, &reference, &["--search", "ERROR", "--offset", "-1", "--output", "json"]);
+    assert_eq!(last.json()[0]["line"], 59);
+    let page = ["--search", "ERROR", "--offset", "2", "--limit", "1"];
+    let page = ask(&program, &reference, &page);
+    assert!(page.stderr.contains("1 of 30 matching lines; continue with --offset 3"), "{page}");
+    let tail = ask(&program, &reference, &["--read", "records:-1.."]);
+    assert_eq!(tail.stdout.trim(), rows[59]);
+    let original = ask(&program, &reference, &["--query", ".next", "--target", "original"]);
+    assert_eq!(original.json(), json!(["p2"]));
+}
+
+#[test]
 fn two_results_are_compared() {
     let program = Program::new();
     let new = store(&program, r#"[{"id":1},{"id":2},{"id":3}]"#);
@@ -155,7 +179,7 @@ fn what_is_wrong_is_said_with_a_hint() {
     ");
     insta::assert_snapshot!(fails(&["--read", "5"]), @"
     error: --read 5: invalid range
-    hint: --read 0..2000, --read lines:10..20, --read records:5..
+    hint: --read 0..2000, --read lines:10..20, --read records:5.., --read lines:-20..
     ");
     assert!(fails(&[]).contains("required"));
 }

@@ -30,7 +30,7 @@ fn what_would_be_changed_is_shown_and_nothing_is_changed() {
     assert_eq!(run.status, 1, "one file cannot be read: {run}");
     assert!(run.stdout.contains("-    \"files\": {\"command\": \"npx\""), "{run}");
     assert!(
-        run.stdout.contains("\"proxy\", \"--tools\", \"none\", \"--\", \"npx\", \"-y\""),
+        run.stdout.contains("\"proxy\", \"--tools\", \"separate\", \"--\", \"npx\", \"-y\""),
         "{run}"
     );
     assert!(run.stdout.contains("left unchanged: web: at https://example.com/mcp"), "{run}");
@@ -159,11 +159,11 @@ fn servers_for_one_directory_are_changed_where_they_are_used() {
     let scope = format!("dir:{}", here.display());
     assert_eq!(
         local["args"],
-        json!(["proxy", "--tools", "none", "--scope", scope, "--", "local", "x"])
+        json!(["proxy", "--tools", "separate", "--scope", scope, "--", "local", "x"])
     );
     assert_eq!(
         written["mcpServers"]["mine"]["args"],
-        json!(["proxy", "--tools", "none", "--", "mine"])
+        json!(["proxy", "--tools", "separate", "--", "mine"])
     );
     assert_eq!(
         written["projects"]["/elsewhere"]["mcpServers"]["other"],

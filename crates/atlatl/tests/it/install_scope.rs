@@ -64,7 +64,7 @@ fn stored(program: &Program, text: &str, place: &ServerTable) -> String {
     let mut proxied = Proxied::of(command);
     proxied.initialize(&json!({}));
     let answer = proxied.call("read_text_file", &json!({"path": "large.txt"}));
-    let reference = reference(&answer).to_owned();
+    let reference = reference(&answer);
     assert!(proxied.close().success());
     reference
 }
@@ -165,7 +165,7 @@ fn installed_by_0_1_0(program: Program, server: &str) -> (Program, String) {
     );
     let program = program.file("home/.cursor/mcp.json", &before);
     let atlatl = env!("CARGO_BIN_EXE_atlatl");
-    let inserted = format!("\"proxy\", \"--tools\", \"none\", \"--\", \"{server}\", ");
+    let inserted = format!("\"proxy\", \"--tools\", \"separate\", \"--\", \"{server}\", ");
     let added = format!(", \"atlatl\": {{\"command\": \"{atlatl}\", \"args\": [\"tools\"]}}");
     let after = before
         .replace(

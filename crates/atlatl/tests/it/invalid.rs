@@ -8,7 +8,7 @@ use std::{
 use serde_json::json;
 
 use crate::program::Program;
-use crate::proxied::{Proxied, fixture_server, reference};
+use crate::proxied::{Proxied, descriptor, fixture_server, reference};
 
 const USER_FILE: &str = "home/.config/atlatl/config.toml";
 const MISSPELT: &str = "[proxy]\ntreshold_tokens = 5\nttl_seconds = 0\ndir = 7\n";
@@ -30,7 +30,7 @@ fn g73_proxies_run_on_defaults_and_say_so() {
     let server = fixture_server();
     let (mut proxy, log) = with_log(&program, program.command(&["proxy", "--", &server]));
     let answer = proxy.call("big", &json!({"bytes": 100_000}));
-    let file = answer["result"]["structuredContent"]["lro"]["ref"].clone();
+    let file = descriptor(&answer["result"])["lro"]["ref"].clone();
     assert!(file.is_string(), "{answer}");
     let said = fs::read_to_string(&log).unwrap();
     for part in [

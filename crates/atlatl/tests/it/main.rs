@@ -33,6 +33,7 @@ mod proxied;
 mod proxy;
 mod proxy_life;
 mod proxy_soak;
+mod questions;
 mod randomness;
 mod reached;
 mod real_files;

@@ -46,9 +46,9 @@ fn f12_memories_given_twice_count_once() {
     --- stdout
     recognised    500 memories in the JSON array at .memories
     found in      structuredContent of a tool result
-    fields        id string, memory_type string, title string, namespace string,
-                  tags array, created string, modified string|absent, status string,
-                  content string, provenance object, extensions object
+    fields        id text, memory_type text, title text, namespace text, tags array,
+                  created text, modified text|absent, status text, content text,
+                  provenance object, extensions object
     size          308,860 bytes, 307,103 characters
     tokens        76,645 estimated for the records (characters ÷ 4)
                   86,111 real (counted with o200k)
@@ -79,15 +79,15 @@ fn f12_memories_given_twice_count_once() {
           "end": 308858
         },
         "fields": {
-          "id": "string",
-          "memory_type": "string",
-          "title": "string",
-          "namespace": "string",
+          "id": "text",
+          "memory_type": "text",
+          "title": "text",
+          "namespace": "text",
           "tags": "array",
-          "created": "string",
-          "modified": "string|absent",
-          "status": "string",
-          "content": "string",
+          "created": "text",
+          "modified": "text|absent",
+          "status": "text",
+          "content": "text",
           "provenance": "object",
           "extensions": "object"
         }
@@ -136,7 +136,7 @@ fn records_deep_in_a_json_document() {
     status: 0
     --- stdout
     recognised  300 records in the JSON array at .data["all rows"]
-    fields      id integer, name string, score number
+    fields      id integer, name text, score number
     size        11,817 bytes, 11,817 characters
     tokens      4,812 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)
@@ -162,7 +162,7 @@ fn records_deep_in_a_json_document() {
         },
         "fields": {
           "id": "integer",
-          "name": "string",
+          "name": "text",
           "score": "number"
         }
       },
@@ -202,7 +202,7 @@ fn json_lines() {
     status: 0
     --- stdout
     recognised  3 records in JSON lines
-    fields      id integer, name string, score number
+    fields      id integer, name text, score number
     size        107 bytes, 107 characters
     tokens      51 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)
@@ -221,7 +221,7 @@ fn json_lines() {
         "start": 0,
         "fields": {
           "id": "integer",
-          "name": "string",
+          "name": "text",
           "score": "number"
         }
       },
@@ -261,7 +261,7 @@ fn a_table_of_comma_separated_values() {
     status: 0
     --- stdout
     recognised  3 records in a table (CSV)
-    fields      id number, name string, amount null|number
+    fields      id number, name text, amount null|number
     size        46 bytes, 46 characters
     tokens      25 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)
@@ -298,7 +298,7 @@ fn a_table_of_comma_separated_values() {
         ],
         "fields": {
           "id": "number",
-          "name": "string",
+          "name": "text",
           "amount": "null|number"
         }
       },
@@ -338,7 +338,7 @@ fn a_table_of_tab_separated_values() {
     status: 0
     --- stdout
     recognised  2 records in a table (TSV)
-    fields      id number, name string
+    fields      id number, name text
     size        20 bytes, 20 characters
     tokens      11 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)
@@ -527,13 +527,13 @@ fn f36_chinese_is_counted_by_a_real_tokenizer() {
     status: 0
     --- stdout
     recognised    18 memories in a JSON array
-    fields        id string, memory_type string, created string, content string
+    fields        id text, memory_type text, created text, content text
     size          15,003 bytes, 6,003 characters
     tokens        3,780 for the records (counted with o200k)
     tool          recall_memories, assumed since these are memories (see --tool)
     decision      offload: 3,780 tokens are more than 1,600
     decided by    prompt.offload.threshold_tokens
-    in its place  a full descriptor of about 1,049 tokens
+    in its place  a compact descriptor of about 479 tokens
     --- stderr
     ");
     let text = "大型结果应当存放在文件里。".repeat(5);
@@ -581,7 +581,7 @@ fn f30_json_in_a_string_in_a_wrapper_is_decoded() {
     --- stdout
     recognised  3 records in a JSON array
     found in    a text block of a tool result
-    fields      id integer, name string, score number
+    fields      id integer, name text, score number
     size        109 bytes, 109 characters
     tokens      50 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)
@@ -609,7 +609,7 @@ fn f30_json_in_a_string_in_a_wrapper_is_decoded() {
         },
         "fields": {
           "id": "integer",
-          "name": "string",
+          "name": "text",
           "score": "number"
         }
       },
@@ -651,7 +651,7 @@ fn text_blocks_of_json_are_records_together() {
     --- stdout
     recognised  4 records in JSON lines
     found in    the text blocks of a tool result
-    fields      id integer, name string, score number
+    fields      id integer, name text, score number
     size        143 bytes, 143 characters
     tokens      68 (counted with o200k)
     tool        not given (name it with --tool to apply its policy)

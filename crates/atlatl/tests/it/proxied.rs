@@ -33,11 +33,21 @@ pub(crate) fn real_server(name: &str) -> String {
     testkit::tool::require_npm(name).to_str().unwrap().to_owned()
 }
 
+/// The descriptor in a result that was replaced, as a client reads it: `structuredContent`, or the text
+/// if there is none. Null if the result was not replaced.
+pub(crate) fn descriptor(result: &Value) -> Value {
+    let structured = &result["structuredContent"];
+    if !structured.is_null() {
+        return structured.clone();
+    }
+    let text = result["content"][0]["text"].as_str().unwrap_or_default();
+    serde_json::from_str(text).ok().filter(Value::is_object).unwrap_or_default()
+}
+
 /// The reference in an answer whose result was replaced.
-pub(crate) fn reference(answer: &Value) -> &str {
-    answer["result"]["structuredContent"]["lro"]["ref"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{answer}"))
+pub(crate) fn reference(answer: &Value) -> String {
+    let descriptor = descriptor(&answer["result"]);
+    descriptor["lro"]["ref"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
 impl Proxied {

@@ -3,14 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::program::Program;
-use crate::proxied::{Proxied, fixture_server, reference};
+use crate::proxied::{Proxied, descriptor, fixture_server, reference};
 
 #[test]
 fn p3_a_large_result_becomes_a_local_file_with_a_descriptor() {
     let program = Program::new();
     let mut proxied = Proxied::start(&program, &[], &[&fixture_server()]);
     let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
-    let path = answer["result"]["structuredContent"]["file_path"].as_str().unwrap();
+    let descriptor = descriptor(&answer["result"]);
+    let path = descriptor["file_path"].as_str().unwrap();
     assert!(
         path.starts_with(program.path("home/.local/state/atlatl/results").to_str().unwrap()),
         "{path}"
@@ -59,7 +60,7 @@ fn f26_v5_another_scope_does_not_see_the_result() {
     assert!(
         read["result"]["content"][0]["text"].as_str().unwrap().starts_with("Error (not_found)")
     );
-    let path = answer["result"]["structuredContent"]["file_path"].as_str().unwrap();
+    let path = descriptor(&answer["result"])["file_path"].clone();
     let read = other.call("read_large_output", &json!({"file_path": path}));
     assert_eq!(read["result"]["isError"], true, "{read}");
 }
@@ -106,7 +107,7 @@ fn payloads_of_any_size_are_answered_and_memory_stays_bounded() {
     let mut proxied = Proxied::start(&program, &[], &[&fixture_server()]);
     for bytes in [1_u64 << 10, 1 << 16, 1 << 20, 1 << 24, 50 << 20, 300 << 20] {
         let answer = proxied.call("big", &json!({"bytes": bytes}));
-        let descriptor = &answer["result"]["structuredContent"];
+        let descriptor = descriptor(&answer["result"]);
         if bytes < 40_000 {
             assert!(descriptor.is_null());
             continue;

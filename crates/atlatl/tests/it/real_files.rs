@@ -88,7 +88,7 @@ fn f14_a_media_file_of_any_size_passes_as_the_bytes_that_came() {
 fn p4_a_large_file_is_read_range_by_range_without_a_byte_lost() {
     let (_program, work, mut client) = filesystem();
     let read = client.call("read_text_file", &json!({"path": work.join("source.txt")}));
-    let whole = client.read_all(reference(&read));
+    let whole = client.read_all(&reference(&read));
     // No assert_eq: two megabytes would be printed.
     assert!(whole == source(), "{} bytes of {}", whole.len(), source().len());
 }

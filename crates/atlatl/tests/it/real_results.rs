@@ -141,7 +141,7 @@ fn a3_f13_the_result_of_a_task_that_a_tool_requires_can_be_stored() {
         json!(task),
         "{answer}"
     );
-    let report = client.read_all(reference(&answer));
+    let report = client.read_all(&reference(&answer));
     assert!(report.starts_with("# Research Report: spears\n"), "{report}");
     assert!(report.ends_with("from the Everything MCP Server.*\n"), "{report}");
     assert_eq!(status(&mut client, &task), "completed");

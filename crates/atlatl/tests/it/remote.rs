@@ -208,7 +208,7 @@ fn p5_another_proxy_answers_about_what_one_stored_before() {
     let mut first = proxy();
     first.initialize(&json!({}));
     let answer = first.call("recall_memories", &json!({"query": "harbour", "detail": "full"}));
-    let found = reference(&answer).to_owned();
+    let found = reference(&answer);
     drop(first);
     // No server behind it: what was stored is enough.
     drop(serving);

@@ -2,9 +2,10 @@
 
 use std::{fs, thread, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::Program;
+use crate::proxied::{Proxied, fixture_server, reference};
 
 const ROWS: &str = r#"{"total": 3, "rows": [{"n": 1, "name": "one"}, {"n": 2.50, "name": "two"}, {"n": 3, "name": "three"}]}"#;
 
@@ -64,6 +65,34 @@ fn stored_results_are_listed_and_shown() {
     assert_eq!(shown.as_object_mut().unwrap().remove("preview_cut"), Some(false.into()));
     assert_eq!(listed, [shown]);
     assert_eq!(preview.as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn g27_a_list_shows_server_and_arguments_and_identical_results_once() {
+    let program = Program::new();
+    let mut proxied = Proxied::start(&program, &[], &[&fixture_server()]);
+    let mut references = Vec::new();
+    for bytes in [100_000, 100_000, 200_000] {
+        let arguments = json!({"bytes": bytes, "api_key": "S3CR3T\u{1b}[2J"});
+        references.push(reference(&proxied.call("big", &arguments)));
+    }
+    assert_eq!(references[0], references[1]);
+    let list = program.run(&["results", "list", "--output", "human"]);
+    let lines: Vec<&str> = list.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{list}");
+    let heading: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(
+        heading,
+        ["REF", "SERVER", "TOOL", "RECORDS", "SIZE", "STORED", "EXPIRES", "ARGUMENTS"]
+    );
+    assert!(lines[1].contains("fixture-server  big"), "{list}");
+    assert!(lines[1].contains("bytes=100000") && lines[1].contains("api_key=[redacted]"), "{list}");
+    assert!(lines[2].contains("bytes=200000") && !list.stdout.contains("S3CR3T"), "{list}");
+    let show = program.run(&["results", "show", &references[0], "--output", "human"]);
+    assert!(show.stdout.contains("\nserver     fixture-server:"), "{show}");
+    assert!(show.stdout.contains("\narguments  "), "{show}");
+    let shown = program.run(&["results", "show", &references[0]]).json();
+    assert!(shown["arguments"].as_str().unwrap().contains("bytes=100000"), "{shown}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::program::Program;
-use crate::proxied::{Proxied, fixture_server, reference};
+use crate::proxied::{Proxied, descriptor, fixture_server, reference};
 
 const STATE: &str = "home/.local/state/atlatl/results";
 
@@ -72,7 +72,7 @@ fn g08_a_planted_directory_does_not_keep_results_inline() {
     assert_eq!(program.run(&["results", "path", &reference]).status, 0);
     let mut proxied = Proxied::start(&program, &[], &[&fixture_server()]);
     let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
-    assert!(answer["result"]["structuredContent"]["file_path"].is_string(), "{answer}");
+    assert!(descriptor(&answer["result"])["file_path"].is_string(), "{answer}");
 
     let doctor = program.run(&["doctor", "--output", "json"]).stdout;
     let doctor: Value = serde_json::from_str(&doctor).unwrap();
@@ -106,7 +106,7 @@ fn g08_results_of_the_former_directory_stay_readable_until_they_expire() {
         assert!(answer.to_string().contains("499"), "{answer}");
     }
     let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
-    let path = program.run(&["results", "path", reference(&answer)]);
+    let path = program.run(&["results", "path", &reference(&answer)]);
     assert!(path.stdout.contains(STATE), "{path}");
     drop(proxied);
 

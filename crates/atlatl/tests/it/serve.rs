@@ -50,6 +50,33 @@ fn f43_one_binary_and_no_set_up() {
 }
 
 #[test]
+fn g28_the_use_of_memories_is_in_the_ledger_without_contents() {
+    let program = Program::new();
+    let mut server = serve(&program, &[]);
+    let id = capture(&mut server, "The harbour opens at six.");
+    server.call("recall_memories", &json!({"query": "harbour"}));
+    server.call("delete_memory", &json!({"id": id}));
+    assert!(server.close().success());
+    let ledger = fs::read_to_string(program.path("home/.local/state/atlatl/ledger.jsonl")).unwrap();
+    assert!(!ledger.contains("harbour"), "{ledger}");
+    let lines: Vec<Value> =
+        ledger.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let line = |event: &str| {
+        lines.iter().find(|line| line["event"] == event).unwrap_or_else(|| panic!("{ledger}"))
+    };
+    assert_eq!(line("MemoryCaptured")["memory"], id.as_str());
+    assert_eq!(line("MemoryRecalled")["count"], 1);
+    assert_eq!(line("MemoryDeleted")["memory"], id.as_str());
+    for event in ["MemoryCaptured", "MemoryRecalled", "MemoryDeleted"] {
+        let line = line(event);
+        assert_eq!(line["id"].as_str().unwrap().len(), 26, "{line}");
+        assert_eq!(line["source"], "atlatl-server");
+        assert!(line["correlation"].as_str().is_some_and(|id| !id.is_empty()), "{line}");
+    }
+    assert_ne!(line("MemoryCaptured")["correlation"], line("MemoryRecalled")["correlation"]);
+}
+
+#[test]
 fn f44_what_was_acknowledged_outlives_a_kill() {
     let program = Program::new();
     let mut ids = Vec::new();
@@ -74,7 +101,7 @@ fn l2_a_server_cleans_what_has_expired_and_tells_of_each_file() {
     filled(&program, 200);
     let mut server = serve(&program, &["--set", "prompt.offload.ttl_seconds=1"]);
     let answer = server.call("list_memories", &json!({}));
-    let gone = reference(&answer).to_owned();
+    let gone = reference(&answer);
     let path = answer["result"]["structuredContent"]["file_path"].as_str().unwrap().to_owned();
     assert!(fs::exists(&path).unwrap());
     drop(server);
@@ -108,7 +135,7 @@ fn n1_a_count_over_10_000_memories_is_exact_in_one_extraction_call() {
     let answer = server.call("list_memories", &json!({}));
     let summary = &answer["result"]["structuredContent"]["summary"];
     assert_eq!(summary["count"], 10_000, "{answer}");
-    let reference = reference(&answer).to_owned();
+    let reference = reference(&answer);
     let mut ask = |arguments: Value| {
         let mut arguments = arguments;
         arguments["ref"] = json!(reference);

@@ -16,6 +16,7 @@ fn defaults_for_a_person() {
     prompt.offload.ttl_seconds        3600
     prompt.offload.output_dir         "" = the system's temporary directory
     prompt.offload.descriptor         "full"
+    prompt.offload.recipes            true
     prompt.offload.preview_tokens     300
     prompt.offload.reply_tokens       1600
     prompt.offload.shared_filesystem  false
@@ -71,6 +72,7 @@ fn defaults_for_a_program() {
           "ttl_seconds": 3600,
           "output_dir": "",
           "descriptor": "full",
+          "recipes": true,
           "preview_tokens": 300,
           "reply_tokens": 1600,
           "shared_filesystem": false
@@ -152,6 +154,7 @@ fn origins_for_a_person() {
     prompt.offload.ttl_seconds        60                                     ATLATL_PROMPT__OFFLOAD__TTL_SECONDS
     prompt.offload.output_dir         "" = the system's temporary directory  default
     prompt.offload.descriptor         "full"                                 default
+    prompt.offload.recipes            true                                   default
     prompt.offload.preview_tokens     300                                    default
     prompt.offload.reply_tokens       1600                                   default
     prompt.offload.shared_filesystem  false                                  default

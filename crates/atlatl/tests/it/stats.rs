@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::program::Program;
-use crate::proxied::{Proxied, real_server};
+use crate::proxied::{Proxied, descriptor, real_server};
 
 /// A server with the proxy before it and the same server without, asked the same.
 struct Pair<'a> {
@@ -44,7 +44,7 @@ impl<'a> Pair<'a> {
     fn call(&mut self, tool: &str, arguments: &Value) -> Option<String> {
         let direct = self.direct.call(tool, arguments)["result"].take();
         let got = self.behind.call(tool, arguments)["result"].take();
-        let reference = got["structuredContent"]["lro"]["ref"].as_str().map(str::to_owned);
+        let reference = descriptor(&got)["lro"]["ref"].as_str().map(str::to_owned);
         if reference.is_none() {
             assert_eq!(got, direct, "{tool}: what is not stored is passed on");
         }

@@ -3,13 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::program::Program;
-use crate::proxied::{Proxied, fixture_server};
+use crate::proxied::{Proxied, descriptor, fixture_server, reference};
 
 #[test]
 fn one_server_offers_the_tools_for_every_proxy_of_the_project() {
     let program = Program::new();
-    let mut proxied = Proxied::start(&program, &["--tools", "none"], &[&fixture_server()]);
+    let mut proxied = Proxied::start(&program, &["--tools", "separate"], &[&fixture_server()]);
     let stored = proxied.call("big", &json!({"bytes": 100_000}));
+    let guidance = descriptor(&stored["result"])["guidance"].to_string();
+    assert!(guidance.contains("search_large_output("), "{guidance}");
     let mut tools = Proxied::of(program.command(&["tools"]));
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}});
     let id = tools.request("initialize", &params);
@@ -18,7 +20,7 @@ fn one_server_offers_the_tools_for_every_proxy_of_the_project() {
     assert!(greeting["capabilities"]["tools"].is_object());
     let id = tools.request("tools/list", &json!({}));
     assert_eq!(tools.answer(id)["result"]["tools"].as_array().unwrap().len(), 4);
-    let reference = &stored["result"]["structuredContent"]["lro"]["ref"];
+    let reference = reference(&stored);
     let read = tools.call("read_large_output", &json!({"ref": reference, "end": 8}));
     assert!(read["result"]["content"][0]["text"].as_str().unwrap().contains("All work"), "{read}");
     let id = tools.request("resources/list", &json!({}));
@@ -27,6 +29,18 @@ fn one_server_offers_the_tools_for_every_proxy_of_the_project() {
     assert_eq!(tools.answer(id)["result"], json!({}));
     drop(tools.input.take());
     assert!(tools.ended().0.success());
+}
+
+#[test]
+fn g28_without_tools_the_guidance_names_no_tool() {
+    let program = Program::new();
+    let mut proxied = Proxied::start(&program, &["--tools", "none"], &[&fixture_server()]);
+    let stored = proxied.call("big", &json!({"bytes": 100_000}));
+    let descriptor = descriptor(&stored["result"]).to_string();
+    for tool in ["lro_extract", "read_large_output", "search_large_output", "query_large_output"] {
+        assert!(!descriptor.contains(tool), "{descriptor}");
+    }
+    assert!(descriptor.contains("With a shell"), "{descriptor}");
 }
 
 #[test]

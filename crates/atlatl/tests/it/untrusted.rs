@@ -200,7 +200,7 @@ fn use_everything(program: &Program, stderr: &str) {
 
     let mut proxy = Proxied::start(program, &[], &[&fixture_server()]);
     let answer = proxy.call("big", &json!({"bytes": 100_000}));
-    let stored = reference(&answer).to_owned();
+    let stored = reference(&answer);
     assert!(proxy.close().success());
     let mut tools = Proxied::of(program.command(&["tools"]));
     tools.initialize(&json!({}));

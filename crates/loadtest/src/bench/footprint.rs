@@ -196,8 +196,9 @@ fn listing(sandbox: &Sandbox) -> Result<Vec<Row>> {
 fn large_results(sandbox: &Sandbox) -> Result<Vec<Row>> {
     let mut proxy = sandbox.proxy()?;
     proxy.request("tools/list", &json!({}))?;
-    for _ in 0..LARGE_RESULTS {
-        large_result(&mut proxy)?;
+    for n in 0..LARGE_RESULTS {
+        // Not the same size twice: an identical result is not stored again.
+        large_result(&mut proxy, LARGE_RESULT_BYTES + n as u64)?;
     }
     let (resident, seconds) = proxy.settled_rss()?;
     let note = format!(
@@ -210,10 +211,11 @@ fn large_results(sandbox: &Sandbox) -> Result<Vec<Row>> {
 }
 
 /// Makes the proxy store a large result.
-fn large_result(proxy: &mut Client) -> Result<()> {
-    let params = json!({"name": "big", "arguments": {"bytes": LARGE_RESULT_BYTES}});
+fn large_result(proxy: &mut Client, bytes: u64) -> Result<()> {
+    let params = json!({"name": "big", "arguments": {"bytes": bytes}});
     let result = proxy.request("tools/call", &params)?;
-    ensure!(result["structuredContent"]["lro"]["ref"].is_string(), "the result was not stored");
+    let text = result["content"][0]["text"].as_str().unwrap_or_default();
+    ensure!(text.starts_with(r#"{"lro":{"ref":"lro:"#), "the result was not stored");
     Ok(())
 }
 
@@ -225,7 +227,7 @@ fn proxies(sandbox: &Sandbox) -> Result<Vec<Row>> {
     let sum = |proxies: &[Client]| proxies.iter().map(Client::pss).sum::<Result<u64>>();
     let before = sum(&proxies)?;
     for proxy in &mut proxies {
-        large_result(proxy)?;
+        large_result(proxy, LARGE_RESULT_BYTES)?;
     }
     let mut settled = 0.0_f64;
     for proxy in &proxies {

@@ -71,6 +71,15 @@ pub const KEYS: &[ConfigKey] = &[
     )
     .for_commands(OFFLOAD),
     row(
+        "prompt.offload.recipes",
+        Allowed,
+        Bool,
+        "true",
+        "Whether the descriptor of a memory result lists the ten jq recipes; without them, its \
+         guidance has other examples.",
+    )
+    .for_commands(OFFLOAD),
+    row(
         "prompt.offload.preview_tokens",
         Allowed,
         U32 { min: 0 },
@@ -122,9 +131,10 @@ pub const KEYS: &[ConfigKey] = &[
     row(
         "proxy.tools",
         TrustRequired,
-        Choice(&["all", "none"]),
+        Choice(&["all", "separate", "none"]),
         r#""all""#,
-        "Whether the proxy offers the extraction tools, or leaves them to `atlatl tools`.",
+        "Who offers the extraction tools: this process, `atlatl tools` (\"separate\"), or no program; \
+         then the guidance in descriptors is for a shell.",
     )
     .for_commands(&["proxy", "serve"]),
     row(
@@ -447,6 +457,7 @@ mod tests {
                 "prompt.offload.threshold_tokens",
                 "prompt.offload.ttl_seconds",
                 "prompt.offload.descriptor",
+                "prompt.offload.recipes",
                 "prompt.offload.preview_tokens",
                 "prompt.offload.reply_tokens",
                 "proxy.threshold_tokens",

@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(
             refusals.to_string(),
             "`prompt.offload.threshold_tokens` is 0, expected a whole number from 1 to 4294967295; \
-             `proxy.tools` is \"some\", expected \"all\" or \"none\"; \
+             `proxy.tools` is \"some\", expected \"all\", \"separate\" or \"none\"; \
              `colour` is \"red\", expected a known key"
         );
     }

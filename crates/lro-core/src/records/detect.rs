@@ -3,21 +3,28 @@
 use std::ops::Range;
 
 use lro_json::trim_start;
+use memchr::memchr_iter;
 
+use super::base64::Base64Check;
 use super::json::{DetectedJson, JsonDetector, Progress};
 use super::lines::FirstPassStats;
 use super::table::TableSniffer;
-use super::{BYTE_ORDER_MARK, Content, Detected, RecordSet, SiblingTable};
+use super::text_table::{self, TextTableSniffer};
+use super::{BYTE_ORDER_MARK, Content, Detected, RecordForm, RecordSet, SiblingTable};
 use crate::tokens::Measure;
 
 /// The bytes processed at a time: small enough to stay in the cache for every scan.
 const WINDOW_BYTES: usize = 16 * 1024;
 
-/// The most text before JSON, and after it.
-const MAX_TEXT_AROUND_JSON: u64 = 4096;
-/// The beginning of a payload that is kept, to look for JSON in it. A table is recognized or refused
-/// before its end.
+/// The most text before JSON or a table, and after it.
+const MAX_TEXT_AROUND: u64 = 4096;
+/// The beginning of a payload that is kept, to look for JSON and tables in it. A CSV header is
+/// recognized or refused before its end.
 const HEAD_BYTES: usize = 96 * 1024;
+/// The most spaces before the first column name of a table.
+const MAX_INDENT: usize = 64;
+/// Line breaks are counted up to this offset while the payload may be JSON.
+const MAX_UNDECIDED_BYTES: u64 = 64 * 1024;
 /// The number of brackets and braces at which JSON may begin.
 const MAX_JSON_STARTS: usize = 16;
 
@@ -29,11 +36,26 @@ pub struct Detector {
     nul: bool,
     measure: Measure,
     state: State,
-    /// The beginning of a payload that is not JSON, while JSON may still begin in it.
+    /// The beginning of a payload, while it may be neither JSON nor CSV.
     head: Option<Vec<u8>>,
     /// The measure of everything before the first significant byte.
     head_start: Measure,
+    /// The number of spaces between the head and the beginning of its line.
+    indent: usize,
+    /// Whether the payload begins as JSON does.
+    starts_as_json: bool,
+    base64: Option<Box<Base64Check>>,
+    lines: LineCount,
     collect_stats: bool,
+}
+
+/// Counts the lines of a payload, unless it seems to be JSON for long.
+#[derive(Default)]
+struct LineCount {
+    breaks: u64,
+    /// Whether the last byte is part of a line without a break.
+    open: bool,
+    unknown: bool,
 }
 
 /// The format that the payload may still have.
@@ -46,8 +68,9 @@ enum State {
     /// JSON that ended at this offset, with text after it.
     EndedJson(Box<JsonDetector>, u64),
     Table(Box<TableSniffer>),
-    /// A table that ended.
+    /// A CSV or TSV table that ended.
     Detected(RecordSet),
+    TextTable(Box<TextTableSniffer>),
     Text,
 }
 
@@ -68,6 +91,10 @@ impl Detector {
             state: State::AtStart { mark: 0 },
             head: None,
             head_start: Measure::default(),
+            indent: 0,
+            starts_as_json: false,
+            base64: None,
+            lines: LineCount::default(),
             collect_stats: false,
         }
     }
@@ -92,8 +119,14 @@ impl Detector {
             self.feed_window(&pending);
             chunk = rest;
         }
-        for window in chunk.chunks(WINDOW_BYTES) {
+        while !chunk.is_empty() {
+            // One window ends where undecided lines are no longer counted, wherever chunks are cut.
+            let undecided = MAX_UNDECIDED_BYTES.saturating_sub(self.measure.bytes);
+            let undecided = usize::try_from(undecided).unwrap_or(usize::MAX);
+            let max_len = if undecided == 0 { WINDOW_BYTES } else { undecided.min(WINDOW_BYTES) };
+            let (window, rest) = chunk.split_at(max_len.min(chunk.len()));
             self.feed_window(window);
+            chunk = rest;
         }
     }
 
@@ -102,6 +135,9 @@ impl Detector {
         let (skipped, rest) = window.split_at(self.choose_format(window));
         let mut before = self.measure;
         before += Measure::from_bytes(skipped);
+        if self.base64.as_mut().is_some_and(|base64| !base64.feed(rest)) {
+            self.base64 = None;
+        }
         // The head has a fixed size, so that the outcome does not depend on the chunks.
         let room = self.head.as_ref().map_or(0, |head| HEAD_BYTES - head.len());
         let (in_head, rest) = rest.split_at(room.min(rest.len()));
@@ -111,7 +147,7 @@ impl Detector {
             self.feed_format(in_head, before);
             before += Measure::from_bytes(in_head);
             if is_full {
-                self.find_json();
+                self.search_head(HeadEnd::MoreFollows);
                 self.head = None;
             }
         }
@@ -120,11 +156,16 @@ impl Detector {
             self.state = State::Text;
             self.head = None;
         }
+        let is_json = matches!(self.state, State::Json(_));
         // The JSON scanner rejects NUL; other formats must be checked.
-        if !matches!(self.state, State::Json(_)) {
+        if !is_json {
             self.nul |= window.contains(&0);
         }
+        if !is_json || self.measure.bytes < MAX_UNDECIDED_BYTES {
+            self.lines.add(window);
+        }
         self.measure += Measure::from_bytes(window);
+        self.lines.unknown |= is_json && self.measure.bytes >= MAX_UNDECIDED_BYTES;
     }
 
     /// Processes the next bytes of the format chosen; `before` is the measure of everything before
@@ -148,18 +189,42 @@ impl Detector {
                     self.state = State::Text;
                 }
             }
+            State::TextTable(table) => table.feed(bytes),
             State::AtStart { .. } | State::EndedJson(..) | State::Detected(_) | State::Text => {}
         }
     }
 
-    /// Looks for JSON in the beginning of a payload that is neither JSON nor a table: after a sentence
-    /// or in a code fence.
-    fn find_json(&mut self) {
-        let Some(head) = self.head.take().filter(|_| matches!(self.state, State::Text)) else {
-            return;
+    /// Looks for a table or JSON in the beginning of a payload that is neither JSON nor CSV.
+    fn search_head(&mut self, end: HeadEnd) {
+        let Some(head) = self.head.take() else { return };
+        let head_end = self.head_start.bytes + head.len() as u64;
+        let is_open = match &self.state {
+            State::Text => true,
+            State::EndedJson(json, end) => !is_worth(json.start(), *end, head_end),
+            _ => false,
         };
+        if !is_open {
+            return;
+        }
+        // The column names of aligned columns may be indented.
+        let base = self.head_start.bytes - self.indent as u64;
+        let head = [&b" ".repeat(self.indent), &head[..]].concat();
+        let max_lead = usize::try_from(MAX_TEXT_AROUND).unwrap_or(usize::MAX);
+        let whole = end == HeadEnd::EndOfPayload;
+        let table = text_table::find(&head, base, max_lead, whole, |range| {
+            is_worth(range.start, range.end, head_end)
+        });
+        if let Some(table) = table {
+            self.state = State::TextTable(table);
+        } else if !self.starts_as_json {
+            self.find_json(&head[self.indent..]);
+        }
+    }
+
+    /// Looks for JSON after a sentence or in a code fence.
+    fn find_json(&mut self, head: &[u8]) {
         let start = self.head_start;
-        let max_lead = usize::try_from(MAX_TEXT_AROUND_JSON).unwrap_or(usize::MAX);
+        let max_lead = usize::try_from(MAX_TEXT_AROUND).unwrap_or(usize::MAX);
         let starts = head.iter().take(max_lead).enumerate();
         let starts = starts.filter(|(_, byte)| matches!(byte, b'{' | b'[')).map(|(i, _)| i);
         for from in starts.take(MAX_JSON_STARTS) {
@@ -203,12 +268,21 @@ impl Detector {
         };
         let rest = trim_start(unmarked);
         let skipped = window.len() - rest.len();
+        let space = &unmarked[..unmarked.len() - rest.len()];
+        let spaces = space.iter().rev().take_while(|b| **b == b' ').count();
+        self.indent = if spaces == space.len() { self.indent + spaces } else { spaces };
+        if !rest.is_empty() && self.indent > MAX_INDENT {
+            self.indent = 0;
+        }
         match rest.first() {
             None => {}
             Some(b'{' | b'[') => {
                 let mut lead = self.measure;
                 lead += Measure::from_bytes(&window[..skipped]);
                 self.head_start = lead;
+                // A log may begin with a bracket as well.
+                self.head = Some(Vec::new());
+                self.starts_as_json = true;
                 self.state = State::Json(Box::new(JsonDetector::new(lead, self.collect_stats)));
             }
             Some(_) => {
@@ -216,6 +290,7 @@ impl Detector {
                 lead += Measure::from_bytes(&window[..skipped]);
                 self.head_start = lead;
                 self.head = Some(Vec::new());
+                self.base64 = Some(Box::new(Base64Check::new()));
                 self.state = if base + skipped as u64 == *mark {
                     State::Table(Box::new(TableSniffer::new(*mark)))
                 } else {
@@ -240,7 +315,7 @@ impl Detector {
         if let State::Table(_) = &self.state {
             self.finish_table();
         }
-        self.find_json();
+        self.search_head(HeadEnd::EndOfPayload);
         let measure = self.measure;
         let outcome = match self.state {
             _ if self.nul || !self.utf8.finish() => Outcome::from(Content::Binary),
@@ -250,7 +325,11 @@ impl Detector {
                 let mut outcome = outcome.unwrap_or_else(|| Content::Text.into());
                 // A byte order mark and white space are no text.
                 if start > self.head_start.bytes && outcome.content != Content::Text {
-                    outcome.json_range = Some(start..measure.bytes);
+                    if is_worth(start, measure.bytes, measure.bytes) {
+                        outcome.main_range = Some(start..measure.bytes);
+                    } else {
+                        outcome = Content::Text.into();
+                    }
                 }
                 outcome
             }
@@ -258,16 +337,22 @@ impl Detector {
                 let range = json.start()..end;
                 let outcome = json.finish_ended(measure).map(Outcome::from);
                 let mut outcome = outcome.unwrap_or_else(|| Content::Text.into());
-                outcome.json_range = Some(range);
+                outcome.main_range = Some(range);
                 outcome
             }
             State::Detected(records) => Content::Records(records).into(),
+            State::TextTable(table) => {
+                let line_start = self.head_start.bytes - self.indent as u64;
+                text_table_outcome(*table, line_start, measure)
+            }
             State::AtStart { .. } | State::EndedJson(..) | State::Table(_) | State::Text => {
-                Content::Text.into()
+                let base64 = self.base64.and_then(|base64| base64.finish());
+                base64.map_or(Content::Text, Content::Base64).into()
             }
         };
-        let Outcome { content, tables, stats, json_range } = outcome;
-        (Detected { content, measure, tables, json_range }, stats)
+        let Outcome { content, tables, stats, main_range } = outcome;
+        let lines = self.lines.finish().filter(|_| content == Content::Text);
+        (Detected { content, measure, tables, main_range, lines }, stats)
     }
 
     /// Ends a payload that may be a table.
@@ -279,31 +364,64 @@ impl Detector {
     }
 }
 
+impl LineCount {
+    fn add(&mut self, window: &[u8]) {
+        self.breaks += memchr_iter(b'\n', window).count() as u64;
+        self.open = window.last().map_or(self.open, |last| *last != b'\n');
+    }
+
+    fn finish(&self) -> Option<u64> {
+        (!self.unknown).then(|| self.breaks + u64::from(self.open))
+    }
+}
+
 /// The outcome of the first pass.
 struct Outcome {
     content: Content,
     tables: Vec<SiblingTable>,
     stats: Option<FirstPassStats>,
-    json_range: Option<Range<u64>>,
+    main_range: Option<Range<u64>>,
 }
 
 impl From<Content> for Outcome {
     fn from(content: Content) -> Self {
-        Self { content, tables: Vec::new(), stats: None, json_range: None }
+        Self { content, tables: Vec::new(), stats: None, main_range: None }
     }
 }
 
 impl From<DetectedJson> for Outcome {
     fn from(json: DetectedJson) -> Self {
         let DetectedJson { content, tables, stats } = json;
-        Self { content, tables, stats, json_range: None }
+        Self { content, tables, stats, main_range: None }
     }
 }
 
-/// Whether JSON from `start` to `end` is what a payload of `bytes` bytes is about: most of it, with
-/// little text after it.
+/// Whether the payload ends with its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HeadEnd {
+    MoreFollows,
+    EndOfPayload,
+}
+
+/// The outcome for a payload with a table; `line_start` is the offset of its first line.
+fn text_table_outcome(table: TextTableSniffer, line_start: u64, measure: Measure) -> Outcome {
+    let Some((form, count)) = table.finish(measure.bytes) else { return Content::Text.into() };
+    let RecordForm::TextTable { range, .. } = &form else { return Content::Text.into() };
+    if !is_worth(range.start, range.end, measure.bytes) {
+        return Content::Text.into();
+    }
+    let range = range.clone();
+    let mut outcome = Outcome::from(Content::Records(RecordSet { form, count, measure }));
+    if range != (line_start..measure.bytes) {
+        outcome.main_range = Some(range);
+    }
+    outcome
+}
+
+/// Whether JSON or a table from `start` to `end` is what a payload of `bytes` bytes is about: most of
+/// it, with little text after it.
 fn is_worth(start: u64, end: u64, bytes: u64) -> bool {
-    bytes - end <= MAX_TEXT_AROUND_JSON && (end - start) * 2 >= bytes
+    bytes - end <= MAX_TEXT_AROUND && (end - start) * 2 >= bytes
 }
 
 /// Whether `start` is a proper prefix of a byte order mark.

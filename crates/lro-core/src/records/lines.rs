@@ -11,6 +11,7 @@ use std::ops::Range;
 use lro_json::{Scanner, TokenKind, TokenVisitor};
 
 use super::table::TableLines;
+use super::text_table::TextTableLines;
 use super::{MAP_KEY, PayloadChanged, RecordForm, RecordSet};
 use crate::stats::{RecordStats, RecordStatsBuilder};
 
@@ -42,6 +43,11 @@ enum Source {
     },
     Compact(CompactLines),
     Table(Box<TableLines>),
+    /// The lines that are written are scanned for the statistics.
+    TextTable {
+        rows: Box<TextTableLines>,
+        scanner: Scanner,
+    },
 }
 
 impl RecordLines {
@@ -70,6 +76,11 @@ impl RecordLines {
                 RecordStatsBuilder::for_table(columns, records.count),
                 *start..u64::MAX,
             ),
+            RecordForm::TextTable { range, layout, columns } => {
+                let rows = Box::new(TextTableLines::new(layout, columns));
+                let source = Source::TextTable { rows, scanner: Scanner::new(0) };
+                (source, RecordStatsBuilder::new(0), range.clone())
+            }
         };
         Self { source, stats, span, fed: 0, expected: records.count }
     }
@@ -96,8 +107,12 @@ impl RecordLines {
         let (chunk, at) = clip(chunk, self.fed, &self.span, &mut self.fed);
         match &mut self.source {
             // An empty chunk would end the table.
-            Source::Table(_) if chunk.is_empty() => {}
+            Source::Table(_) | Source::TextTable { .. } if chunk.is_empty() => {}
             Source::Table(table) => self.stats.add(table.feed(chunk, out)?),
+            Source::TextTable { rows, scanner } => {
+                rows.feed(chunk, out)?;
+                scanner.feed(&out[from..], &mut self.stats).map_err(|_| PayloadChanged)?;
+            }
             Source::Compact(lines) => {
                 if !lines.feed(chunk, out) {
                     return Err(PayloadChanged);
@@ -128,6 +143,13 @@ impl RecordLines {
         let from = out.len();
         match &mut self.source {
             Source::Table(table) => self.stats.add(table.feed(&[], out)?),
+            Source::TextTable { rows, scanner } => {
+                rows.feed(&[], out)?;
+                let stats = &mut self.stats;
+                let scanned =
+                    scanner.feed(&out[from..], stats).and_then(|()| scanner.finish(stats));
+                scanned.map_err(|_| PayloadChanged)?;
+            }
             Source::Compact(lines) => {
                 if !lines.is_complete() {
                     return Err(PayloadChanged);

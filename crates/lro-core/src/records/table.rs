@@ -5,21 +5,24 @@
 //! parses the rows; a row becomes an object with one member per column. A column of JSON numbers (or
 //! empty cells, which become `null`) stays numeric, lexeme by lexeme; any other cell becomes a
 //! string. The payload itself is stored as the original, so nothing is lost.
+//!
+//! Other tables in text, which need more rows, are in [`text_table`](super::text_table).
 
 use std::collections::HashSet;
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde::Serialize;
 
+use super::text_table::is_another_format;
 use super::{BYTE_ORDER_MARK, PayloadChanged, RecordForm};
 use lro_json::encode;
 
 /// The maximum size of the header.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// The maximum size of a row.
-const MAX_ROW_BYTES: usize = 1024 * 1024;
+pub(super) const MAX_ROW_BYTES: usize = 1024 * 1024;
 /// The maximum number of columns.
-const MAX_COLUMNS: usize = 1000;
+pub(super) const MAX_COLUMNS: usize = 1000;
 /// The maximum length of a column name.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -32,13 +35,19 @@ pub enum Delimiter {
     Comma,
     /// TSV.
     Tab,
+    /// CSV of languages with a decimal comma.
+    Semicolon,
+    /// For example `psql -A`.
+    Pipe,
 }
 
 impl Delimiter {
-    fn byte(self) -> u8 {
+    pub(super) fn byte(self) -> u8 {
         match self {
             Self::Comma => b',',
             Self::Tab => b'\t',
+            Self::Semicolon => b';',
+            Self::Pipe => b'|',
         }
     }
 }
@@ -55,8 +64,21 @@ pub struct Column {
     pub gaps: bool,
 }
 
+impl Column {
+    /// A column before its first cell.
+    pub(super) fn new(name: String) -> Self {
+        Self { name, numeric: true, gaps: false }
+    }
+
+    /// Accounts for a cell.
+    pub(super) fn add(&mut self, cell: &[u8]) {
+        self.gaps |= cell.is_empty();
+        self.numeric &= cell.is_empty() || is_number(cell);
+    }
+}
+
 /// Parses rows from chunks.
-struct Rows {
+pub(super) struct Rows {
     reader: Reader,
     cells: Vec<u8>,
     filled: usize,
@@ -65,10 +87,10 @@ struct Rows {
 }
 
 /// A row exceeds [`MAX_ROW_BYTES`] or [`MAX_COLUMNS`].
-struct Overflow;
+pub(super) struct Overflow;
 
 impl Rows {
-    fn new(delimiter: Delimiter) -> Self {
+    pub(super) fn new(delimiter: Delimiter) -> Self {
         Self {
             reader: ReaderBuilder::new().delimiter(delimiter.byte()).build(),
             cells: vec![0; 8 * 1024],
@@ -78,8 +100,14 @@ impl Rows {
         }
     }
 
-    /// Calls `row` for every row that ends in `chunk`; an empty chunk ends the table.
-    fn feed(&mut self, mut chunk: &[u8], mut row: impl FnMut(Row<'_>)) -> Result<(), Overflow> {
+    /// Calls `row` for every row that ends in `chunk`, with the number of bytes of the chunk up to its
+    /// end, until `row` returns false; an empty chunk ends the table.
+    pub(super) fn feed(
+        &mut self,
+        mut chunk: &[u8],
+        mut row: impl FnMut(Row<'_>, usize) -> bool,
+    ) -> Result<(), Overflow> {
+        let mut consumed = 0;
         loop {
             let (result, read, written, ended) = self.reader.read_record(
                 chunk,
@@ -87,6 +115,7 @@ impl Rows {
                 &mut self.ends[self.ended..],
             );
             chunk = &chunk[read..];
+            consumed += read;
             self.filled += written;
             self.ended += ended;
             match result {
@@ -98,9 +127,13 @@ impl Rows {
                     return Err(Overflow);
                 }
                 ReadRecordResult::Record => {
-                    row(Row { cells: &self.cells, ends: &self.ends[..self.ended] });
+                    let more =
+                        row(Row { cells: &self.cells, ends: &self.ends[..self.ended] }, consumed);
                     self.filled = 0;
                     self.ended = 0;
+                    if !more {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -108,17 +141,17 @@ impl Rows {
 }
 
 #[derive(Clone, Copy)]
-struct Row<'a> {
+pub(super) struct Row<'a> {
     cells: &'a [u8],
     ends: &'a [usize],
 }
 
 impl<'a> Row<'a> {
-    fn width(self) -> usize {
+    pub(super) fn width(self) -> usize {
         self.ends.len()
     }
 
-    fn cells(self) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn cells(self) -> impl Iterator<Item = &'a [u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(self.ends).map(move |(start, &end)| &self.cells[start..end])
     }
@@ -158,7 +191,11 @@ impl TableSniffer {
         if self.header.starts_with(BYTE_ORDER_MARK) {
             return false;
         }
-        let tab = self.header[..end].contains(&b'\t');
+        let line = &self.header[..end];
+        let tab = line.contains(&b'\t');
+        if !tab && is_another_format(line) {
+            return false;
+        }
         let delimiter = if tab { Delimiter::Tab } else { Delimiter::Comma };
         self.delimiter = Some(delimiter);
         self.rows = Some(Rows::new(delimiter));
@@ -170,21 +207,19 @@ impl TableSniffer {
         let Some(rows) = &mut self.rows else { return false };
         let (columns, count) = (&mut self.columns, &mut self.count);
         let mut fits = true;
-        let read = rows.feed(chunk, |row| {
+        let read = rows.feed(chunk, |row, _| {
             if columns.is_empty() {
-                match header(row) {
-                    Some(names) => *columns = names,
-                    None => fits = false,
+                match columns_from_header(row.cells()) {
+                    Some(names) if is_convincing(&names) => *columns = names,
+                    _ => fits = false,
                 }
             } else if row.width() == columns.len() {
                 *count += 1;
-                for (column, cell) in columns.iter_mut().zip(row.cells()) {
-                    column.gaps |= cell.is_empty();
-                    column.numeric &= cell.is_empty() || is_number(cell);
-                }
+                columns.iter_mut().zip(row.cells()).for_each(|(column, cell)| column.add(cell));
             } else {
                 fits = false;
             }
+            fits
         });
         read.is_ok() && fits
     }
@@ -200,26 +235,38 @@ impl TableSniffer {
     }
 }
 
-/// The columns, if `row` can be a header.
-fn header(row: Row<'_>) -> Option<Vec<Column>> {
+/// The columns, if the cells can be a header.
+pub(super) fn columns_from_header<'a>(
+    cells: impl Iterator<Item = &'a [u8]>,
+) -> Option<Vec<Column>> {
     let mut names = HashSet::new();
-    let columns: Option<Vec<Column>> = row
-        .cells()
+    let columns: Option<Vec<Column>> = cells
         .map(|cell| {
             let name = std::str::from_utf8(cell).ok()?;
             let fits = !name.trim().is_empty()
                 && name.chars().count() <= MAX_NAME_CHARS
                 && name.parse::<f64>().is_err()
                 && names.insert(name);
-            fits.then(|| Column { name: name.to_owned(), numeric: true, gaps: false })
+            fits.then(|| Column::new(name.to_owned()))
         })
         .collect();
-    columns.filter(|columns| columns.len() >= 2)
+    columns.filter(|columns| (2..=MAX_COLUMNS).contains(&columns.len()))
+}
+
+/// Whether columns are a header rather than a line with one comma, such as prose, `f(a=1, b=2)` or
+/// `10:00:00,123 INFO …`: two columns must have plain names.
+fn is_convincing(columns: &[Column]) -> bool {
+    let is_plain = |name: &str| {
+        name.starts_with(|c: char| c.is_alphabetic() || "_#\"".contains(c))
+            && !name.contains(['=', '(', '{', '<', '?', '!'])
+            && !name.ends_with([':', '.', ' '])
+    };
+    columns.len() > 2 || columns.iter().all(|column| is_plain(&column.name))
 }
 
 /// Whether a cell is a JSON number that every parser reads alike: many would round an identifier of
 /// more than fifteen digits.
-fn is_number(cell: &[u8]) -> bool {
+pub(super) fn is_number(cell: &[u8]) -> bool {
     cell.last().is_some_and(u8::is_ascii_digit)
         && cell.iter().filter(|b| b.is_ascii_digit()).count() <= 15
         && cell.iter().all(|b| b.is_ascii_digit() || b"+-.eE".contains(b))
@@ -229,22 +276,25 @@ fn is_number(cell: &[u8]) -> bool {
 /// Writes the rows of a table as record lines.
 pub(super) struct TableLines {
     rows: Rows,
-    /// `{"name":` of the first column, `,"name":` of the others.
-    labels: Vec<(String, bool)>,
+    labels: Labels,
     past_header: bool,
+}
+
+/// The label of each column and whether the column is numeric.
+pub(super) type Labels = Vec<(String, bool)>;
+
+/// `{"name":` of the first column, `,"name":` of the others.
+pub(super) fn labels(columns: &[Column]) -> Labels {
+    let label = |(i, column): (usize, &Column)| {
+        let open = if i == 0 { '{' } else { ',' };
+        (format!("{open}{}:", encode(&column.name)), column.numeric)
+    };
+    columns.iter().enumerate().map(label).collect()
 }
 
 impl TableLines {
     pub(super) fn new(delimiter: Delimiter, columns: &[Column]) -> Self {
-        let labels = columns
-            .iter()
-            .enumerate()
-            .map(|(i, column)| {
-                let open = if i == 0 { '{' } else { ',' };
-                (format!("{open}{}:", encode(&column.name)), column.numeric)
-            })
-            .collect();
-        Self { rows: Rows::new(delimiter), labels, past_header: false }
+        Self { rows: Rows::new(delimiter), labels: labels(columns), past_header: false }
     }
 
     /// Appends the lines of the rows that end in `chunk`, and returns their number; an empty chunk
@@ -252,35 +302,49 @@ impl TableLines {
     pub(super) fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<u64, PayloadChanged> {
         let (labels, past_header) = (&self.labels, &mut self.past_header);
         let mut written = Ok(0);
-        let read = self.rows.feed(chunk, |row| {
+        let read = self.rows.feed(chunk, |row, _| {
             if !std::mem::replace(past_header, true) {
-                return;
+                return true;
             }
-            written = match (written, write(row, labels, out)) {
+            written = match (written, write_row(row.cells(), labels, out)) {
                 (Ok(count), Ok(())) => Ok(count + 1),
                 _ => Err(PayloadChanged),
             };
+            written.is_ok()
         });
         read.map_err(|Overflow| PayloadChanged).and(written)
     }
 }
 
-fn write(row: Row<'_>, labels: &[(String, bool)], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
-    if row.width() != labels.len() {
-        return Err(PayloadChanged);
-    }
-    for ((label, numeric), cell) in labels.iter().zip(row.cells()) {
+/// Appends a row as an object.
+pub(super) fn write_row<'a>(
+    mut cells: impl Iterator<Item = &'a [u8]>,
+    labels: &Labels,
+    out: &mut Vec<u8>,
+) -> Result<(), PayloadChanged> {
+    for (label, numeric) in labels {
+        let cell = cells.next().ok_or(PayloadChanged)?;
         out.extend_from_slice(label.as_bytes());
-        match (numeric, cell) {
-            (true, []) => out.extend_from_slice(b"null"),
-            (true, number) if is_number(number) => out.extend_from_slice(number),
-            (true, _) => return Err(PayloadChanged),
-            (false, text) => {
-                let text = std::str::from_utf8(text).map_err(|_| PayloadChanged)?;
-                out.extend_from_slice(encode(text).as_bytes());
-            }
-        }
+        write_cell(cell, *numeric, out)?;
     }
     out.extend_from_slice(b"}\n");
+    if cells.next().is_none() { Ok(()) } else { Err(PayloadChanged) }
+}
+
+/// Appends a cell as a number, `null` or a string.
+pub(super) fn write_cell(
+    cell: &[u8],
+    numeric: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), PayloadChanged> {
+    match (numeric, cell) {
+        (true, []) => out.extend_from_slice(b"null"),
+        (true, number) if is_number(number) => out.extend_from_slice(number),
+        (true, _) => return Err(PayloadChanged),
+        (false, text) => {
+            let text = std::str::from_utf8(text).map_err(|_| PayloadChanged)?;
+            out.extend_from_slice(encode(text).as_bytes());
+        }
+    }
     Ok(())
 }

@@ -74,6 +74,26 @@ fn r3_there_are_exactly_ten_recipes_with_description_and_command() {
     }
 }
 
+/// `prompt.offload.recipes = false`: the other fields stay, and the guidance mentions no recipe.
+#[test]
+fn a_full_descriptor_without_recipes_has_other_examples() {
+    for detail in DETAILS {
+        for extraction in [Extraction::Shell, Extraction::Native] {
+            let offloaded = Offloaded::memories(&testkit::corpus::memories(20, 1), detail);
+            let with = json(&offloaded.full(PATH, detail, extraction, 0));
+            let without = json(&offloaded.without_recipes(PATH, detail, extraction));
+            let guidance = without["guidance"].as_str().unwrap();
+            assert!(!guidance.contains("recipe") && without.get("jq_recipes").is_none());
+            assert!(guidance.contains(&format!("Detail level: {detail}\n")), "{guidance}");
+            assert_eq!(guidance.contains("lro_extract("), extraction == Extraction::Native);
+            for field in ["lro", "offloaded", "summary", "file_path", "line_schema"] {
+                assert_eq!(with[field], without[field], "{field}");
+            }
+            assert!(tokens(&without) < tokens(&with));
+        }
+    }
+}
+
 #[test]
 fn r4_the_recipes_are_those_of_the_table() {
     let universal = [

@@ -161,9 +161,9 @@ proptest! {
         let valid = serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok()
             && json.trim_start().starts_with(['{', '[']);
         let array = found.records().is_some_and(|r| matches!(r.form, RecordForm::Array { .. }));
-        let whole = found.json_range.is_none();
+        let whole = found.main_range.is_none();
         prop_assert_eq!(whole && (array || found.content == Content::Document), valid, "{}", payload);
-        if let Some(range) = &found.json_range {
+        if let Some(range) = &found.main_range {
             let bytes = |at| usize::try_from(at).unwrap();
             let json = &payload[bytes(range.start)..bytes(range.end)];
             let value = serde_json::from_str::<&serde_json::value::RawValue>(json);

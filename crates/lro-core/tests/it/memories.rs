@@ -3,8 +3,8 @@
 use lro_core::records::Detected;
 use lro_core::{
     CompactDescriptor, DescriptorInput, DescriptorOptions, Detail, Extraction, FullDescriptor,
-    NoTokenizer, Operation, Policies, RecordStats, ResultId, Rules, Threshold, Tokens, assess,
-    record_lines,
+    NoTokenizer, Operation, Policies, RecipeListing, RecordStats, ResultId, Rules, Threshold,
+    Tokens, assess, record_lines,
 };
 use serde_json::Value;
 
@@ -89,7 +89,24 @@ impl Offloaded {
         preview: u64,
     ) -> FullDescriptor {
         let operation = Operation::Recall;
-        let look = DescriptorOptions { extraction, preview: Tokens(preview) };
+        let look = DescriptorOptions {
+            extraction,
+            preview: Tokens(preview),
+            recipes: RecipeListing::Included,
+        };
+        self.stored(path, &operation).full_descriptor(detail, look)
+    }
+
+    /// The full descriptor with `prompt.offload.recipes = false`.
+    pub(crate) fn without_recipes(
+        &self,
+        path: &str,
+        detail: Detail,
+        extraction: Extraction,
+    ) -> FullDescriptor {
+        let operation = Operation::Recall;
+        let recipes = RecipeListing::Omitted;
+        let look = DescriptorOptions { extraction, preview: Tokens(0), recipes };
         self.stored(path, &operation).full_descriptor(detail, look)
     }
 
@@ -102,7 +119,11 @@ impl Offloaded {
     ) -> CompactDescriptor {
         let operation = Operation::of_tool(tool);
         let detail = operation.is_memory().then_some(Detail::Light);
-        let look = DescriptorOptions { extraction, preview: Tokens(preview) };
+        let look = DescriptorOptions {
+            extraction,
+            preview: Tokens(preview),
+            recipes: RecipeListing::Included,
+        };
         self.stored(path, &operation).compact_descriptor(detail, look)
     }
 

@@ -122,7 +122,7 @@ fn g14_json_after_a_sentence_or_in_a_fence_is_found() {
             let detected = detector.finish();
             let records = detected.records().unwrap_or_else(|| panic!("{before} {after}"));
             assert_eq!((records.count, records.form.path()), (300, &["rows".to_owned()][..]));
-            let range = detected.json_range.clone().unwrap();
+            let range = detected.main_range.clone().unwrap();
             assert_eq!(range.start, before.len() as u64);
             let lines = RecordLines::new(records);
             let (mut lines, mut out) = (lines, Vec::new());
@@ -219,7 +219,7 @@ fn what_is_found_does_not_depend_on_the_chunks() {
 #[test]
 fn white_space_that_is_not_jsons_is_text_before_it() {
     for (payload, start) in [("\u{c}[1,2]", 1), ("\u{feff}\u{c}{\"a\":[1]}", 4)] {
-        let range = Detected::detect(payload.as_bytes()).json_range;
+        let range = Detected::detect(payload.as_bytes()).main_range;
         assert_eq!(range, Some(start..payload.len() as u64), "{payload:?}");
     }
 }

@@ -174,8 +174,7 @@ impl Relay {
         may_offload: MayOffload,
     ) -> Option<String> {
         let interceptor = &self.config.interceptor;
-        // Spec A4: a page behind a cursor is never offloaded.
-        let replacement = (!call.continuation && may_offload == MayOffload::Yes)
+        let replacement = (!call.pass_whole && may_offload == MayOffload::Yes)
             .then(|| interceptor.result(call.call(&self.config.server), result, self.now()))
             .flatten();
         replacement.or_else(|| mark_lookalike(result, self.notice_in(&call.tool)))

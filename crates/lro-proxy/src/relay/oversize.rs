@@ -70,13 +70,13 @@ fn enter(path: &[&str]) -> bool {
         [] | ["result" | "params"] => true,
         // The state of a task (2026-07-28) contains the result one level down.
         ["result", rest @ ..] | ["params", "result", rest @ ..] => {
-            matches!(rest, [] | ["content" | "structuredContent"] | ["content", ""])
-                || matches!(
-                    rest,
-                    ["result"]
-                        | ["result", "content" | "structuredContent"]
-                        | ["result", "content", ""]
-                )
+            let inside = if let ["result", inside @ ..] = rest { inside } else { rest };
+            matches!(
+                inside,
+                [] | ["content" | "structuredContent"]
+                    | ["content", ""]
+                    | ["content", "", "resource"]
+            )
         }
         _ => false,
     }
@@ -158,8 +158,7 @@ impl Relay {
     ) -> Option<RangeEdits> {
         let interceptor = &self.config.interceptor;
         let call = info.call(&self.config.server);
-        // Spec A4: a page behind a cursor is never offloaded.
-        let changes = (!info.continuation)
+        let changes = (!info.pass_whole)
             .then(|| interceptor.long_result(call, message, result, self.now()))
             .flatten();
         changes.or_else(|| mark_large_lookalike(message, result, self.notice_in(&info.tool)))

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use lro::ToolCall;
+use lro::{CallArguments, ToolCall};
 use lro_core::{Detail, Operation};
-use lro_wire::protocol::ProtocolGeneration;
+use lro_wire::protocol::{self, ProtocolGeneration};
 use lro_wire::{Id, IdKey, Message};
+use serde_json::value::RawValue;
 
 /// The number of completed calls that are remembered.
 const MAX_COMPLETED_CALLS: usize = 64;
@@ -84,9 +85,12 @@ pub(crate) struct ToolCallInfo {
     pub(crate) tool: String,
     pub(crate) query: Option<String>,
     pub(crate) detail: Option<Detail>,
-    /// Whether the call continues a list of memories by a cursor (Spec A4). Such a page is never
-    /// offloaded, since a descriptor has no cursor.
-    pub(crate) continuation: bool,
+    /// Whether the result is never offloaded: the call continues a list of memories by a cursor (Spec
+    /// A4: a descriptor has no cursor), or a program reads it (g24).
+    pub(crate) pass_whole: bool,
+    pub(crate) arguments: Option<CallArguments>,
+    /// The id of the request.
+    pub(crate) correlation: Option<String>,
 }
 
 impl ToolCallInfo {
@@ -103,7 +107,16 @@ impl ToolCallInfo {
             _ => None,
         });
         let continuation = Operation::of_tool(&tool).is_memory() && text("cursor").is_some();
-        Some(Self { tool, query: text("query").map(Into::into), detail, continuation })
+        let query = text("query").map(Into::into);
+        let json = message.params()?.get("arguments").map_or("{}", RawValue::get);
+        Some(Self {
+            tool,
+            query,
+            detail,
+            pass_whole: continuation || protocol::is_program(message),
+            arguments: Some(CallArguments::new(json)),
+            correlation: message.id().map(|id| id.to_string()),
+        })
     }
 
     /// The call in the offloader's form.
@@ -112,6 +125,8 @@ impl ToolCallInfo {
             server: Some(server),
             query: self.query.as_deref(),
             detail: self.detail,
+            arguments: self.arguments.as_ref(),
+            correlation: self.correlation.as_deref(),
             ..ToolCall::new(&self.tool)
         }
     }

@@ -12,7 +12,7 @@ use lro::mcp::ToolOutput;
 use lro::{Event, EventKind, EventSink, ExtractError, Extractor, Query, QueryKind, Spools};
 use lro_core::Reference;
 use lro_core::config::References;
-use lro_query::{Cancel, Page};
+use lro_query::Cancel;
 use lro_spool::{Address, RestoreError, SpoolError, restore_payload};
 use lro_wire::edit::Edits;
 use lro_wire::protocol::ProtocolGeneration;
@@ -127,7 +127,7 @@ impl ReferencePassing {
                 whole: true,
                 params: std::collections::BTreeMap::new(),
             };
-            let question = Query { address, wanted, page: Page::ALL };
+            let question = Query::new(address, wanted);
             let reply = self.extractor.extract(&question, now, &Cancel::default())?;
             if reply.next.is_some() {
                 return Err(PassingError::TooLarge);

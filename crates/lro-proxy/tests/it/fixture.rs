@@ -191,7 +191,20 @@ pub(crate) fn text_result(text: &str) -> String {
     json!({"content": [{"type": "text", "text": text}]}).to_string()
 }
 
+/// The descriptor in a replaced result, as a client reads it: `structuredContent`, or the text if there
+/// is none.
+pub(crate) fn descriptor(result: &Value) -> Value {
+    match result.get("structuredContent") {
+        Some(structured) if !structured.is_null() => structured.clone(),
+        _ => {
+            let blocks = result["content"].as_array().expect("blocks");
+            let text = blocks.iter().find(|block| block["type"] == "text").expect("a text");
+            serde_json::from_str(text["text"].as_str().unwrap()).expect("a descriptor")
+        }
+    }
+}
+
 /// The reference in a replaced result.
 pub(crate) fn reference(result: &Value) -> String {
-    result["structuredContent"]["lro"]["ref"].as_str().expect("a reference").to_owned()
+    descriptor(result)["lro"]["ref"].as_str().expect("a reference").to_owned()
 }

@@ -4,7 +4,7 @@ use lro_core::config::Config;
 use lro_proxy::Forward;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, long_text, text_result};
+use crate::fixture::{Fixture, long_text};
 
 fn list(fixture: &Fixture, params: &Value, result: &Value) -> Option<Value> {
     let line =
@@ -51,8 +51,10 @@ fn f10_the_replaced_result_validates_against_what_was_listed() {
         // Clients before 2026-07-28 require it.
         assert_eq!(listed["type"], "object");
         let validator = jsonschema::validator_for(listed).unwrap();
-        let replaced =
-            fixture.call_and_respond(&format!("t{n}"), &text_result(&long_text())).unwrap();
+        // A tool with an output schema sends structured content.
+        let text = long_text();
+        let result = json!({"content": [{"type": "text", "text": text}], "structuredContent": {"content": text}});
+        let replaced = fixture.call_and_respond(&format!("t{n}"), &result.to_string()).unwrap();
         assert!(validator.is_valid(&replaced["structuredContent"]), "{n}");
         let original = jsonschema::validator_for(&schema).unwrap();
         for value in [

@@ -4,20 +4,25 @@ use lro::SpillBuffer;
 use lro_spool::MemorySpool;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, long_text, reference};
+use crate::fixture::{Fixture, descriptor, long_text, reference};
 
-fn spilled(line: &str) -> SpillBuffer {
-    let mut spilled = SpillBuffer::new(100);
-    spilled.append(line.as_bytes(), &MemorySpool::default());
-    assert!(spilled.whole().is_none(), "set aside");
-    spilled
+/// A buffer that spills beyond `cap` bytes.
+fn buffer(line: &str, cap: usize) -> SpillBuffer {
+    let mut buffer = SpillBuffer::new(cap);
+    buffer.append(line.as_bytes(), &MemorySpool::default());
+    assert_eq!(buffer.whole().is_none(), line.len() > cap);
+    buffer
 }
 
 /// The result that the client receives for an oversize `result`; `None` if it is unchanged.
 fn answered(fixture: &Fixture, tool: &str, result: &str) -> Option<Value> {
+    answered_with(fixture, tool, result, 100)
+}
+
+fn answered_with(fixture: &Fixture, tool: &str, result: &str, cap: usize) -> Option<Value> {
     fixture.call(1, tool, &json!({}));
     let line = format!("{{\"result\":{result},\"jsonrpc\":\"2.0\",\"id\":1}}\n");
-    let changes = fixture.relay.oversize_from_server(&spilled(&line))?;
+    let changes = fixture.relay.oversize_from_server(&buffer(&line, cap))?;
     if changes.is_empty() {
         return None;
     }
@@ -72,7 +77,7 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
         assert_eq!(fixture.payload(&reference(&response)), payload);
         let expected = if parts == 0 { Value::Null } else { json!(parts + 1) };
         assert_eq!(
-            response["structuredContent"]["lro"]["parts"],
+            descriptor(&response)["lro"]["parts"],
             expected,
             "{}",
             &result.to_string()[..80]
@@ -94,7 +99,7 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
         }
         // For a message in memory the other texts are counted too.
         let summary = |result: &Value| {
-            let mut summary = result["structuredContent"]["summary"].clone();
+            let mut summary = descriptor(result)["summary"].clone();
             summary["estimated_tokens"].take();
             summary
         };
@@ -109,9 +114,58 @@ fn f30_whatever_form_a_long_result_has_its_payload_is_stored() {
             .clone();
         assert_eq!(
             serde_json::from_str::<Value>(text.as_str().unwrap()).unwrap(),
-            response["structuredContent"]
+            descriptor(&response)
+        );
+        assert_eq!(
+            response.get("structuredContent").is_some(),
+            whole.get("structuredContent").is_some()
         );
     }
+}
+
+/// A message that is in memory is parsed if it has several texts, so its parts are those of a short one.
+#[test]
+fn g12_the_blocks_of_a_long_result_are_all_stored() {
+    let block = |text: &str| json!({"type": "text", "text": text});
+    let resource =
+        json!({"type": "resource", "resource": {"uri": "file:///a", "text": long_text()}});
+    let mut blocks: Vec<Value> = (0..5000).map(|n| block(&format!("block {n} of them"))).collect();
+    blocks.push(resource);
+    let result = json!({"content": blocks}).to_string();
+    for cap in [100, 100 << 20] {
+        let fixture = Fixture::new();
+        let response = answered_with(&fixture, "t", &result, cap).expect("replaced");
+        let content = response["content"].as_array().unwrap();
+        assert_eq!(content.len(), 2, "{cap}");
+        assert_eq!(content[1]["resource"]["uri"], "file:///a");
+        assert!(response.to_string().len() < 10_000, "{cap}");
+        assert_eq!(descriptor(&response)["lro"]["parts"], 5001, "{cap}");
+        assert_eq!(fixture.payload(&reference(&response)), long_text(), "{cap}");
+        let listed = fixture.spool.list().unwrap();
+        assert_eq!(listed[0].sidecar.further_texts(), 5000, "{cap}");
+    }
+    // JSON blocks become records, and a wrapper is looked through.
+    let rows: Vec<Value> =
+        (0..5000).map(|n| block(&json!({"n": n, "w": "words"}).to_string())).collect();
+    let fixture = Fixture::new();
+    let result = json!({"content": rows}).to_string();
+    let response = answered_with(&fixture, "t", &result, 100 << 20).expect("replaced");
+    assert_eq!(descriptor(&response)["summary"]["count"], 5000);
+    let text = block(&long_text());
+    let result = json!({"content": [text], "structuredContent": {"result": [text]}}).to_string();
+    let fixture = Fixture::new();
+    let response = answered_with(&fixture, "t", &result, 100 << 20).expect("replaced");
+    assert_eq!(descriptor(&response)["summary"]["kind"], "text");
+    assert_eq!(fixture.payload(&reference(&response)), long_text());
+}
+
+#[test]
+fn g25_a_long_memory_comes_after_its_id_and_status() {
+    let memory = json!({"id": "m-1", "status": "active", "content": long_text()});
+    let result = json!({"content": [], "structuredContent": {"memory": memory}}).to_string();
+    let response = answered(&Fixture::new(), "get_memory", &result).expect("replaced");
+    let text = response["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with(r#"{"id":"m-1","status":"active","lro":{"ref":"#), "{text:.100}");
 }
 
 #[test]
@@ -148,7 +202,7 @@ fn a_long_string_that_is_no_text_is_kept_as_it_is_spelled() {
 fn a_long_call_is_remembered_and_its_result_intercepted() {
     let fixture = Fixture::new();
     let line = json!({"method": "tools/call", "params": {"arguments": {"x": long_text()}, "name": "t"}, "id": 4}).to_string();
-    fixture.relay.oversize_from_client(&spilled(&line));
+    fixture.relay.oversize_from_client(&buffer(&line, 100));
     let result = json!({"content": [{"type": "text", "text": long_text()}]});
     assert!(fixture.respond(4, &result.to_string()).is_some());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::fixture::{Fixture, long_text, reference, text_result};
+use crate::fixture::{Fixture, descriptor, long_text, reference, text_result};
 
 fn call(id: &str, tool: &str, arguments: &serde_json::Value) -> String {
     format!(
@@ -32,7 +32,8 @@ fn r10_f33_guidance_names_a_tool_that_is_listed_and_the_call_works() {
     let fixture = Fixture::new();
     let rows: Vec<_> = (0..3000).map(|n| json!({"n": n, "title": "some title"})).collect();
     let stored = fixture.call_and_respond("list", &text_result(&json!(rows).to_string())).unwrap();
-    let guidance = stored["structuredContent"]["guidance"].as_str().unwrap();
+    let descriptor = descriptor(&stored);
+    let guidance = descriptor["guidance"].as_str().unwrap();
     assert!(guidance.contains("lro_extract("), "{guidance}");
     let arguments = json!({"ref": reference(&stored), "query": ".n", "limit": 2});
     let messages = fixture.call_local(&call("1", "lro_extract", &arguments));

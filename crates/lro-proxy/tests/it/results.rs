@@ -3,18 +3,39 @@
 use lro_core::config::Config;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, long_text, reference, text_result};
+use crate::fixture::{Fixture, descriptor, long_text, reference, text_result};
 
 #[test]
 fn a2_a_large_result_is_replaced_in_both_forms_saying_the_same() {
     let fixture = Fixture::new();
     let text = long_text();
-    let result = fixture.call_and_respond("read_page", &text_result(&text)).expect("replaced");
+    let both =
+        json!({"content": [{"type": "text", "text": text}], "structuredContent": {"result": text}});
+    let result = fixture.call_and_respond("read_page", &both.to_string()).expect("replaced");
     let response: Value =
         serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(response, result["structuredContent"]);
     assert_eq!(result["content"].as_array().unwrap().len(), 1);
     assert_eq!(fixture.payload(&reference(&result)), text);
+}
+
+/// A client that reads `structuredContent` where there is one reads the text where there is none, so
+/// either sees the descriptor once.
+#[test]
+fn g22_a_descriptor_is_sent_once_where_the_server_sent_text_only() {
+    let text = long_text();
+    for structured in [None, Some(Value::Null)] {
+        let fixture = Fixture::new();
+        let mut result = json!({"content": [{"type": "text", "text": text}]});
+        if let Some(null) = &structured {
+            result["structuredContent"] = null.clone();
+        }
+        let replaced =
+            fixture.call_and_respond("read_page", &result.to_string()).expect("replaced");
+        assert_eq!(replaced.get("structuredContent"), structured.as_ref());
+        assert_eq!(fixture.payload(&reference(&replaced)), text);
+        assert_eq!(replaced.to_string().matches("\\\"expires_at\\\"").count(), 1);
+    }
 }
 
 #[test]
@@ -30,7 +51,7 @@ fn v4_other_tools_offload_from_ten_thousand_real_tokens_on() {
     let fixture = Fixture::new();
     assert_eq!(fixture.call_and_respond("read_page", &words(9_999)), None);
     let replaced = fixture.call_and_respond("read_page", &words(10_000)).expect("replaced");
-    let descriptor = &replaced["structuredContent"];
+    let descriptor = descriptor(&replaced);
     assert_eq!(descriptor["summary"]["kind"], "text");
     assert!(!descriptor["lro"]["preview"].is_null());
     assert!(descriptor["guidance"].as_str().unwrap().contains("search_large_output"));
@@ -82,7 +103,7 @@ fn f12_content_given_twice_is_counted_and_stored_once() {
     let replaced =
         fixture.call_and_respond("list", &twice(&json!({"items": whole}))).expect("replaced");
     assert!(replaced.to_string().len() < 8000, "neither form leaks the payload");
-    assert_eq!(replaced["structuredContent"]["lro"]["parts"], Value::Null);
+    assert_eq!(descriptor(&replaced)["lro"]["parts"], Value::Null);
 }
 
 #[test]
@@ -116,7 +137,7 @@ fn f13_f14_envelope_images_links_and_meta_stay_exactly_as_they_are() {
     let blocks = message["result"]["content"].as_array().unwrap();
     let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["image", "text", "resource_link", "resource"]);
-    assert_eq!(message["result"]["structuredContent"]["lro"]["parts"], json!(2));
+    assert_eq!(descriptor(&message["result"])["lro"]["parts"], json!(3));
 }
 
 #[test]
@@ -151,7 +172,7 @@ fn f02_f35_each_tool_has_a_policy_and_there_is_an_off_switch() {
 fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
     let plain = Fixture::new();
     let response = plain.call_and_respond("read_page", &text_result(&long_text())).unwrap();
-    let path = response["structuredContent"]["file_path"].as_str().unwrap().to_owned();
+    let path = descriptor(&response)["file_path"].as_str().unwrap().to_owned();
     let dir = std::path::Path::new(&path).parent().unwrap().parent().unwrap().to_owned();
     let config = Config::from_values([
         ("proxy.path_map.from", json!("/nowhere")),
@@ -160,15 +181,45 @@ fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
     .unwrap();
     let other = Fixture::with(&config);
     let response = other.call_and_respond("read_page", &text_result(&long_text())).unwrap();
-    assert!(
-        !response["structuredContent"]["file_path"].as_str().unwrap().starts_with("/elsewhere")
-    );
+    assert!(!descriptor(&response)["file_path"].as_str().unwrap().starts_with("/elsewhere"));
     // The fixture's directory varies, so the mapping is tested on text.
     let mut map = config.proxy.path_map.clone();
     map.from = dir.display().to_string();
     assert!(map.shown(path.clone()).starts_with("/elsewhere/"));
     map.from = format!("{}/", &map.from[..map.from.len() - 1]);
     assert_eq!(map.shown(path.clone()), path);
+}
+
+/// `_meta` of the request tells that a program reads the result.
+#[test]
+fn g24_a_program_gets_the_whole_result() {
+    let fixture = Fixture::new();
+    let result = text_result(&long_text());
+    for (caller, whole) in [("program", true), ("model", false)] {
+        let meta = json!({"dev.atlatl/lro": {"caller": caller}});
+        let line = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read_page", "arguments": {}, "_meta": meta}});
+        let sent = fixture.relay.from_client(line.to_string().as_bytes());
+        assert_eq!(sent.forward, lro_proxy::Forward::Unchanged);
+        assert_eq!(fixture.respond(1, &result).is_none(), whole, "{caller}");
+    }
+}
+
+#[test]
+fn g27_the_proxy_stores_the_arguments_and_shares_identical_results() {
+    let fixture = Fixture::new();
+    let result = text_result(&long_text());
+    let mut references = Vec::new();
+    for (id, path) in [(1, "a"), (2, "a"), (3, "b")] {
+        fixture.call(id, "read_page", &json!({"path": path, "token": "S3CR3T"}));
+        references.push(reference(&fixture.respond(id, &result).expect("replaced")));
+    }
+    assert_eq!(references[0], references[1]);
+    assert_ne!(references[0], references[2]);
+    let listed = fixture.spool.list().unwrap();
+    let digests: Vec<&str> =
+        listed.iter().map(|one| one.sidecar.arguments.as_deref().unwrap()).collect();
+    assert_eq!(digests, ["path=a, token=[redacted]", "path=b, token=[redacted]"]);
+    assert_eq!(listed[0].sidecar.server.as_deref(), Some("server:1"));
 }
 
 #[test]
@@ -213,5 +264,5 @@ fn a_batch_is_answered_as_a_batch() {
     };
     assert!(changed.starts_with(&format!("[{}, ", answer(2, "small"))));
     let messages: Vec<Value> = serde_json::from_str(&changed).unwrap();
-    assert!(messages[1]["result"]["structuredContent"]["lro"]["ref"].is_string());
+    assert!(reference(&messages[1]["result"]).starts_with("lro:"));
 }

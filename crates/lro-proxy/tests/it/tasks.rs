@@ -3,7 +3,7 @@
 use lro_proxy::Forward;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, long_text, reference, text_result};
+use crate::fixture::{Fixture, descriptor, long_text, reference, text_result};
 
 fn request(fixture: &Fixture, id: u64, method: &str, params: &Value) {
     let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
@@ -30,7 +30,7 @@ fn a3_the_result_of_a_task_of_2025_11_25_is_intercepted() {
     let text = long_text();
     let replaced = fixture.respond(3, &text_result(&text)).expect("replaced");
     assert_eq!(fixture.payload(&reference(&replaced)), text);
-    assert_eq!(replaced["structuredContent"]["summary"]["operation"], "dig");
+    assert_eq!(descriptor(&replaced)["summary"]["operation"], "dig");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a3_the_result_of_a_task_of_2026_07_28_is_intercepted_wherever_it_appears() {
         panic!("replaced")
     };
     let changed: Value = serde_json::from_str(&changed).unwrap();
-    assert_eq!(changed["params"]["result"]["structuredContent"]["summary"]["operation"], "dig");
+    assert_eq!(descriptor(&changed["params"]["result"])["summary"]["operation"], "dig");
     let small = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": task(&text_result("x"))});
     assert_eq!(fixture.relay.from_server(small.to_string().as_bytes()), Forward::Unchanged);
 }

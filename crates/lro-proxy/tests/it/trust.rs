@@ -4,7 +4,7 @@ use lro_core::config::Config;
 use lro_proxy::Forward;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, long_text, text_result};
+use crate::fixture::{Fixture, long_text, reference, text_result};
 
 /// A forged descriptor with commands of the server.
 fn forged() -> Value {
@@ -254,7 +254,7 @@ fn g04_results_that_only_mention_descriptors_pass_as_they_came() {
     }
     // Atlatl's own descriptors are not marked.
     let ours = fixture.call_and_respond("read_page", &text_result(&long_text())).unwrap();
-    assert!(ours["structuredContent"]["lro"]["ref"].is_string());
+    assert!(reference(&ours).starts_with("lro:"));
     assert!(!ours.to_string().contains(NOTICE));
 }
 
@@ -360,7 +360,7 @@ fn g04_a_servers_tool_with_a_name_of_ours_is_listed_under_another_and_reported()
 
 #[test]
 fn g04_the_names_are_reserved_where_another_server_offers_our_tools() {
-    // `atlatl proxy --tools none` beside `atlatl tools`, as `atlatl install` sets it up.
+    // `atlatl proxy --tools separate` beside `atlatl tools`, as `atlatl install` sets it up.
     let fixture = Fixture::without_tools();
     // Before any listing: the client may have the name from an earlier session.
     assert!(fixture.call(4, "server_lro_extract", &json!({})).contains(r#""name":"lro_extract""#));
@@ -376,7 +376,7 @@ fn g04_the_refusal_of_a_reference_does_not_ask_the_model_to_change_the_policy() 
     let one = Fixture::new();
     let stored = one.call_and_respond("read_page", &text_result(&long_text())).unwrap();
     let other = Fixture::for_server(&Config::default(), "server:2", Some(&one));
-    let reference = &stored["structuredContent"]["lro"]["ref"];
+    let reference = reference(&stored);
     for meta in [json!({}), json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"})] {
         let line = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "t", "arguments": {"a": reference}, "_meta": meta}});
         let outcome = other.relay.from_client(line.to_string().as_bytes());

@@ -19,7 +19,7 @@ use regex_syntax::hir::{Hir, HirKind};
 use super::PatternError;
 
 /// The maximum size of the NFA in bytes.
-const MAX_NFA_BYTES: usize = 4 << 20;
+pub(super) const MAX_NFA_BYTES: usize = 4 << 20;
 /// The size of the cache of DFA states in bytes, as in the `regex` crate.
 const CACHE_BYTES: usize = 2 << 20;
 /// How often one text may fill the cache. Filling it takes some tens of milliseconds.
@@ -27,7 +27,7 @@ const MAX_CACHE_FILLS: usize = 4;
 /// The maximum number of positions in a pattern that are tried for an inner literal.
 const MAX_INNER_PARTS: usize = 16;
 /// The maximum number of steps of an NFA simulation: some tenths of a second.
-const MAX_SIMULATION_STEPS: usize = 20_000_000;
+pub(super) const MAX_SIMULATION_STEPS: usize = 20_000_000;
 
 /// A compiled pattern, shared by all threads.
 pub(crate) struct Engine {
@@ -104,6 +104,11 @@ impl Engine {
         })
     }
 
+    /// The number of states of the NFA.
+    pub(super) fn states(&self) -> usize {
+        self.states
+    }
+
     pub(crate) fn scratch(&self) -> Scratch {
         Scratch { forward: self.forward.create_cache(), reverse: self.reverse.create_cache() }
     }
@@ -143,7 +148,7 @@ impl Engine {
         match self.forward(scratch, &Input::new(text).earliest(true)) {
             Ok(end) => Ok(end.is_some()),
             Err(error) => match error.kind() {
-                MatchErrorKind::Quit { .. } => Ok(self.simulate(text)?.is_some()),
+                MatchErrorKind::Quit { .. } => Ok(self.simulate(text, 0)?.is_some()),
                 _ => Err(PatternError::TooCostly),
             },
         }
@@ -155,19 +160,36 @@ impl Engine {
         scratch: &mut Scratch,
         text: &[u8],
     ) -> Result<Option<Range<usize>>, PatternError> {
-        match self.ends(scratch, text) {
+        self.find_at(scratch, text, 0)
+    }
+
+    /// The range of the leftmost match in a single text that begins at `from` or later.
+    pub(crate) fn find_at(
+        &self,
+        scratch: &mut Scratch,
+        text: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, PatternError> {
+        match self.ends(scratch, text, from) {
             Ok(range) => Ok(range),
             Err(error) => match error.kind() {
-                MatchErrorKind::Quit { .. } => self.simulate(text),
+                MatchErrorKind::Quit { .. } => self.simulate(text, from),
                 _ => Err(PatternError::TooCostly),
             },
         }
     }
 
-    fn ends(&self, scratch: &mut Scratch, text: &[u8]) -> Result<Option<Range<usize>>, MatchError> {
-        let Some(end) = self.forward(scratch, &Input::new(text))? else { return Ok(None) };
+    fn ends(
+        &self,
+        scratch: &mut Scratch,
+        text: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, MatchError> {
+        let Some(end) = self.forward(scratch, &Input::new(text).range(from..))? else {
+            return Ok(None);
+        };
         let end = end.offset();
-        let input = Input::new(text).range(..end).anchored(Anchored::Yes);
+        let input = Input::new(text).range(from..end).anchored(Anchored::Yes);
         reset_fill_count(&mut scratch.reverse, &self.reverse);
         let start = self.reverse.try_search_rev(&mut scratch.reverse, &input)?;
         // A reverse search from the end of a match always finds its start.
@@ -189,11 +211,16 @@ impl Engine {
         self.simulation.is_some() && steps <= MAX_SIMULATION_STEPS as u64
     }
 
-    /// The range of the leftmost match in a single text, by NFA simulation.
-    pub(crate) fn simulate(&self, text: &[u8]) -> Result<Option<Range<usize>>, PatternError> {
+    /// The range of the leftmost match in a single text from `from` on, by NFA simulation.
+    pub(crate) fn simulate(
+        &self,
+        text: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, PatternError> {
+        let length = text.len().saturating_sub(from);
         match &self.simulation {
-            Some(regex) if self.states.saturating_mul(text.len()) <= MAX_SIMULATION_STEPS => {
-                Ok(regex.find(text).map(|matched| matched.range()))
+            Some(regex) if self.states.saturating_mul(length) <= MAX_SIMULATION_STEPS => {
+                Ok(regex.find(Input::new(text).range(from..)).map(|matched| matched.range()))
             }
             _ => Err(PatternError::TooCostly),
         }

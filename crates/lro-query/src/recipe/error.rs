@@ -21,6 +21,14 @@ pub enum RecipeError {
         /// The name: untrusted text.
         name: String,
     },
+    /// The recipe has a parameter, which is not set.
+    #[error("recipe {number} needs the parameter `{name}`")]
+    MissingParam {
+        /// The number of the recipe.
+        number: u8,
+        /// The name of its parameter.
+        name: &'static str,
+    },
     /// The keyword is not a valid pattern.
     #[error("invalid keyword")]
     Keyword(#[from] PatternError),
@@ -51,6 +59,9 @@ impl RecipeError {
             Self::UnknownNumber { .. } => Some("recipes are numbered from 1 to 10".to_owned()),
             Self::UnknownParam { .. } => {
                 Some(format!("the parameters are {}", RecipeParams::NAMES.join(", ")))
+            }
+            Self::MissingParam { number, name } => {
+                Some(format!("Call again with recipe={number}, params={{\"{name}\": \"…\"}}"))
             }
             Self::Keyword(error) => Some(error.hint().to_owned()),
             Self::NotJson { .. } => Some("read or search the result instead".to_owned()),

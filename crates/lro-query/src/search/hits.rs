@@ -6,21 +6,128 @@ use lro_spool::PositionedRead;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::excerpt::Excerpt;
-use super::{Search, SearchError};
+use super::unescape::{WindowDecoder, decode_line};
+use super::{LineFormat, Search, SearchError};
 use crate::characters;
 use crate::lines::{Chunk, fill};
 use crate::pattern::{
-    BackwardSearch, Candidate, Engine, ForwardSearch, PatternError, Scratch, StreamError,
+    BackwardSearch, Candidate, Engine, EscapedCandidates, ForwardSearch, LinePattern, PatternError,
+    Scratch, StreamError,
 };
 
+/// The regex caches and the buffer of one thread.
+pub(super) struct ThreadState {
+    pub(super) scratch: Scratch,
+    /// A line without its escapes.
+    decoded: Vec<u8>,
+}
+
+impl ThreadState {
+    pub(super) fn new(engine: &Engine) -> Self {
+        Self { scratch: engine.scratch(), decoded: Vec::new() }
+    }
+}
+
+/// Finds the matching lines of a text in memory.
+pub(super) struct LineScan<'a> {
+    engine: &'a Engine,
+    /// Set if lines may match without their escapes only.
+    escaped: Option<&'a EscapedCandidates>,
+}
+
+/// A matching line.
+pub(super) struct MatchingLine<'t> {
+    /// Its range in the text, without the line break.
+    range: Range<usize>,
+    /// The text that matches: the line, or the line without its escapes.
+    pub(super) text: &'t [u8],
+    /// Whether the line matches without its escapes only.
+    unescaped: bool,
+}
+
+/// Receives the matching lines.
+type Visit<'v> = dyn FnMut(&mut Scratch, MatchingLine<'_>) -> Result<(), PatternError> + 'v;
+
+impl<'a> LineScan<'a> {
+    pub(super) fn new(pattern: &'a LinePattern, format: LineFormat) -> Self {
+        let escaped = match format {
+            LineFormat::Json => pattern.escaped.as_ref(),
+            LineFormat::Text => None,
+        };
+        Self { engine: &pattern.engine, escaped }
+    }
+
+    /// Passes every matching line of `text`, whole lines, to `visit`.
+    pub(super) fn for_each(
+        &self,
+        state: &mut ThreadState,
+        text: &[u8],
+        visit: &mut Visit<'_>,
+    ) -> Result<(), PatternError> {
+        let mut at = 0;
+        while at < text.len() {
+            let candidate = self.engine.first_candidate(&mut state.scratch, text, at)?;
+            let (offset, certain) = match candidate {
+                None => break,
+                Some(Candidate::Certain(offset)) => (offset, true),
+                Some(Candidate::Possible(offset)) => (offset, false),
+            };
+            // There is no line after the last line break.
+            if offset == text.len() && text.ends_with(b"\n") {
+                break;
+            }
+            let start = memrchr(b'\n', &text[at..offset]).map_or(at, |i| at + i + 1);
+            let end = memchr(b'\n', &text[offset..]).map_or(text.len(), |i| offset + i);
+            let line = &text[start..end];
+            self.unescaped(state, text, at..start, visit)?;
+            at = end + 1;
+            if certain || self.engine.is_match(&mut state.scratch, line)? {
+                let line = MatchingLine { range: start..end, text: line, unescaped: false };
+                visit(&mut state.scratch, line)?;
+            } else {
+                self.unescaped(state, text, start..end, visit)?;
+            }
+        }
+        self.unescaped(state, text, at.min(text.len())..text.len(), visit)
+    }
+
+    /// Passes the lines in `range`, none of which matches as it is written, that match without their
+    /// escapes.
+    fn unescaped(
+        &self,
+        state: &mut ThreadState,
+        text: &[u8],
+        range: Range<usize>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), PatternError> {
+        let Some(escaped) = self.escaped else { return Ok(()) };
+        let mut at = range.start;
+        while at < range.end
+            && let Some(found) = escaped.find(&text[at..range.end])
+        {
+            let offset = at + found;
+            let start = memrchr(b'\n', &text[at..offset]).map_or(at, |i| at + i + 1);
+            let end = memchr(b'\n', &text[offset..range.end]).map_or(range.end, |i| offset + i);
+            at = end + 1;
+            let ThreadState { scratch, decoded } = state;
+            if decode_line(&text[start..end], decoded) && self.engine.is_match(scratch, decoded)? {
+                visit(scratch, MatchingLine { range: start..end, text: decoded, unescaped: true })?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The matching lines of a chunk.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hits {
     /// The number of lines.
     pub(super) lines: u64,
     /// The number of matching lines.
     pub(super) matching: u64,
-    /// The first matching lines.
+    /// The numbers of the matching lines to keep, counted in the chunk.
+    keep: Range<u64>,
+    /// These matching lines.
     pub(super) first: Vec<Hit>,
 }
 
@@ -33,67 +140,62 @@ pub(super) struct Hit {
     pub(super) start: u64,
     /// The offset of the end of the line, before its line break.
     pub(super) end: u64,
-    /// The offset of the match.
+    /// The offset of the match, or of the line if it matches without its escapes only.
     pub(super) byte: u64,
     /// The number of characters before the match in the line.
     pub(super) column: u64,
     pub(super) text: Excerpt,
+    pub(super) unescaped: bool,
 }
 
 impl Hits {
-    /// Searches a chunk and keeps the first `max_hits` matching lines.
+    /// Searches a chunk and keeps the matching lines with the numbers in `keep`.
     pub(super) fn find(
-        engine: &Engine,
-        scratch: &mut Scratch,
+        scan: &LineScan<'_>,
+        state: &mut ThreadState,
         chunk: &Chunk<'_>,
-        max_hits: usize,
+        keep: Range<u64>,
         characters: usize,
     ) -> Result<Self, PatternError> {
         let text = chunk.bytes;
-        let mut hits = Self::default();
+        let mut hits = Self { lines: 0, matching: 0, keep, first: Vec::new() };
         if text.is_empty() {
             return Ok(hits);
         }
         // Lines before `counted` have been counted.
         let mut counted = 0;
-        let mut at = 0;
-        while at < text.len() {
-            let (offset, certain) = match engine.first_candidate(scratch, text, at)? {
-                None => break,
-                Some(Candidate::Certain(offset)) => (offset, true),
-                Some(Candidate::Possible(offset)) => (offset, false),
-            };
-            // There is no line after the last line break.
-            if offset == text.len() && text.ends_with(b"\n") {
-                break;
+        scan.for_each(state, text, &mut |scratch, line| {
+            if !hits.take_next() {
+                return Ok(());
             }
-            let start = memrchr(b'\n', &text[at..offset]).map_or(at, |i| at + i + 1);
-            let end = memchr(b'\n', &text[offset..]).map_or(text.len(), |i| offset + i);
-            let line = &text[start..end];
-            at = end + 1;
-            if !certain && !engine.is_match(scratch, line)? {
-                continue;
-            }
-            hits.matching += 1;
-            if hits.first.len() < max_hits {
-                hits.lines += memchr_iter(b'\n', &text[counted..start]).count() as u64;
-                counted = start;
-                let matched = engine.find(scratch, line)?.unwrap_or(0..0);
-                let first = characters::floor(line, matched.start);
-                let column = characters::count(&line[..first]);
-                hits.first.push(Hit {
-                    line: hits.lines,
-                    start: chunk.at + start as u64,
-                    end: chunk.at + end as u64,
-                    byte: chunk.at + (start + matched.start) as u64,
-                    column,
-                    text: Excerpt::around(line, matched, column, characters),
-                });
-            }
-        }
+            let MatchingLine { range, text: matching, unescaped } = line;
+            hits.lines += memchr_iter(b'\n', &text[counted..range.start]).count() as u64;
+            counted = range.start;
+            let matched = scan.engine.find(scratch, matching)?.unwrap_or(0..0);
+            let first = characters::floor(matching, matched.start);
+            let column = characters::count(&matching[..first]);
+            let offset = if unescaped { 0 } else { matched.start };
+            hits.first.push(Hit {
+                line: hits.lines,
+                start: chunk.at + range.start as u64,
+                end: chunk.at + range.end as u64,
+                byte: chunk.at + (range.start + offset) as u64,
+                column,
+                text: Excerpt::around(matching, matched, column, characters),
+                unescaped,
+            });
+            Ok(())
+        })?;
         hits.lines += memchr_iter(b'\n', &text[counted..]).count() as u64;
         hits.lines += u64::from(!text.ends_with(b"\n"));
         Ok(hits)
+    }
+
+    /// Counts a matching line. Returns whether it is to be kept.
+    fn take_next(&mut self) -> bool {
+        let kept = self.keep.contains(&self.matching);
+        self.matching += 1;
+        kept
     }
 }
 
@@ -106,6 +208,7 @@ pub(super) struct LongLine<'a> {
     /// Its range in the source, without the line break.
     pub(super) line: Range<u64>,
     pub(super) search: &'a Search,
+    pub(super) format: LineFormat,
 }
 
 /// A match in the line.
@@ -114,35 +217,83 @@ enum LongMatch {
     Exists,
     /// A match at this range, relative to the start of the line.
     At(Range<u64>),
+    /// A match in the line without its escapes: the characters before its end, and an excerpt.
+    Unescaped { column: u64, text: Excerpt },
 }
 
 impl LongLine<'_> {
     /// Searches the line and adds it to the hits of the lines before it.
-    pub(super) fn search(
-        &self,
-        scratch: &mut Scratch,
-        max_hits: usize,
-        hits: &mut Hits,
-    ) -> Result<(), SearchError> {
-        let wanted = hits.first.len() < max_hits;
-        let matched = match self.find(scratch, wanted) {
+    pub(super) fn search(&self, scratch: &mut Scratch, hits: &mut Hits) -> Result<(), SearchError> {
+        let wanted = hits.keep.contains(&hits.matching);
+        let mut matched = match self.find(scratch, wanted) {
             Err(LongLineError::Stream(StreamError::Quit)) => self.simulate()?,
-            Err(LongLineError::Stream(StreamError::TooCostly)) => {
-                return Err(PatternError::TooCostly.into());
-            }
-            Err(LongLineError::Search(error)) => return Err(error),
+            Err(error) => return Err(error.into()),
             Ok(matched) => matched,
         };
+        let escaped = self.search.pattern.escaped.is_some() && self.format == LineFormat::Json;
+        if matched.is_none() && escaped {
+            matched = self.find_unescaped(scratch)?;
+        }
         let line = hits.lines;
         hits.lines += 1;
         let Some(matched) = matched else { return Ok(()) };
-        hits.matching += 1;
-        if let LongMatch::At(range) = matched
-            && wanted
-        {
-            hits.first.push(self.hit(line, &range)?);
+        if !hits.take_next() {
+            return Ok(());
+        }
+        match matched {
+            LongMatch::Exists => {}
+            LongMatch::At(range) => hits.first.push(self.hit(line, &range)?),
+            LongMatch::Unescaped { column, text } => hits.first.push(Hit {
+                line,
+                start: self.line.start,
+                end: self.line.end,
+                byte: self.line.start,
+                column,
+                text,
+                unescaped: true,
+            }),
         }
         Ok(())
+    }
+
+    /// Finds the first end of a match in the line without its escapes.
+    fn find_unescaped(&self, scratch: &mut Scratch) -> Result<Option<LongMatch>, SearchError> {
+        let engine = &self.search.pattern.engine;
+        let mut forward =
+            ForwardSearch::new(engine, scratch, true).map_err(LongLineError::Stream)?;
+        let mut decoder = WindowDecoder::default();
+        let (mut buf, mut at) = (vec![0; self.search.window], self.line.start);
+        // `text` is the last windows without their escapes, from character `column` and byte `before` on.
+        let (mut text, mut fed) = (Vec::new(), 0);
+        let (mut before, mut column) = (0, 0);
+        loop {
+            let window = if at < self.line.end { self.window(at, &mut buf)? } else { &[] };
+            at += window.len() as u64;
+            let is_last = window.is_empty() || at >= self.line.end;
+            decoder.feed(window, &mut text);
+            if is_last {
+                decoder.finish(&mut text);
+            }
+            let stopped = forward.feed(scratch, &text[fed..]).map_err(LongLineError::Stream)?;
+            if stopped.is_break() || is_last {
+                break;
+            }
+            // Keep enough for an excerpt.
+            let reach = self.search.characters.saturating_mul(MAX_CHARACTER_LEN);
+            let cut = characters::floor(&text, text.len().saturating_sub(reach));
+            column += characters::count(&text[..cut]);
+            before += cut as u64;
+            text.drain(..cut);
+            fed = text.len();
+        }
+        let Some(end) = forward.finish(scratch).map_err(LongLineError::Stream)? else {
+            return Ok(None);
+        };
+        let end = usize::try_from(end.saturating_sub(before)).unwrap_or(usize::MAX);
+        let end = characters::floor(&text, end.min(text.len()));
+        let column = column + characters::count(&text[..end]);
+        let text = Excerpt::around(&text, end..end, column, self.search.characters);
+        Ok(Some(LongMatch::Unescaped { column, text }))
     }
 
     /// Finds the leftmost match; its range only if `wanted`.
@@ -151,7 +302,7 @@ impl LongLine<'_> {
         scratch: &mut Scratch,
         wanted: bool,
     ) -> Result<Option<LongMatch>, LongLineError> {
-        let engine = &self.search.engine;
+        let engine = &self.search.pattern.engine;
         let mut forward = ForwardSearch::new(engine, scratch, !wanted)?;
         let (mut buf, mut at) = (vec![0; self.search.window], self.line.start);
         while at < self.line.end {
@@ -196,14 +347,14 @@ impl LongLine<'_> {
 
     /// Searches by NFA simulation, if the line is short enough.
     fn simulate(&self) -> Result<Option<LongMatch>, SearchError> {
-        let engine = &self.search.engine;
+        let engine = &self.search.pattern.engine;
         let bytes = self.line.end - self.line.start;
         if !engine.can_simulate(bytes) {
             return Err(PatternError::TooCostly.into());
         }
         let mut line = vec![0; usize::try_from(bytes).unwrap_or_default()];
         let read = fill(self.source, self.line.start, &mut line)?;
-        let range = engine.simulate(&line[..read])?;
+        let range = engine.simulate(&line[..read], 0)?;
         Ok(range.map(|range| LongMatch::At(range.start as u64..range.end as u64)))
     }
 
@@ -234,6 +385,7 @@ impl LongLine<'_> {
             byte: self.line.start + matched.start,
             column,
             text,
+            unescaped: false,
         })
     }
 
@@ -266,6 +418,15 @@ enum LongLineError {
 impl From<StreamError> for LongLineError {
     fn from(error: StreamError) -> Self {
         Self::Stream(error)
+    }
+}
+
+impl From<LongLineError> for SearchError {
+    fn from(error: LongLineError) -> Self {
+        match error {
+            LongLineError::Stream(_) => PatternError::TooCostly.into(),
+            LongLineError::Search(error) => error,
+        }
     }
 }
 

@@ -71,6 +71,7 @@ const FUNCTIONS: &[&str] = &[
     "quote",
     "rank",
     "regexp",
+    "regexp_capture",
     "replace",
     "round",
     "row_number",

@@ -189,7 +189,9 @@ const MAX_COMPILED_BYTES: usize = 4 << 20;
 
 pub(super) fn add_regexp(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
-    connection.create_scalar_function("regexp", 2, flags, matches)
+    connection.create_scalar_function("regexp", 2, flags, matches)?;
+    connection.create_scalar_function("regexp_capture", 2, flags, capture)?;
+    connection.create_scalar_function("regexp_capture", 3, flags, capture)
 }
 
 /// Implements `X REGEXP Y`, which SQLite calls as `regexp(Y, X)`. A constant pattern is compiled once.
@@ -207,6 +209,42 @@ fn matches(context: &Context<'_>) -> Result<Option<bool>> {
         ValueRef::Integer(int) => Some(regex.is_match(int.to_string().as_bytes())),
         ValueRef::Real(real) => Some(regex.is_match(format!("{real:?}").as_bytes())),
     })
+}
+
+/// Implements `regexp_capture(text, pattern, n)`: the text of group `n` in the first match, 0 for the
+/// whole match, or NULL. Without `n`, it is the first group, or the whole match if there is none.
+fn capture(context: &Context<'_>) -> Result<Option<String>> {
+    if (0..context.len()).any(|i| context.get_raw(i) == ValueRef::Null) {
+        return Ok(None);
+    }
+    let regex = context.get_or_create_aux(1, |pattern| {
+        let pattern = pattern.as_str().map_err(|_| "a pattern must be text".to_owned())?;
+        compile(pattern).map_err(|error| error.to_string())
+    })?;
+    let groups = regex.captures_len() - 1;
+    let number = match context.len() {
+        2 => groups.min(1),
+        _ => usize::try_from(context.get::<i64>(2)?).unwrap_or(usize::MAX),
+    };
+    if number > groups {
+        let message = format!("no capture group {number}: the pattern has {groups}");
+        return Err(Error::UserFunctionError(message.into()));
+    }
+    let number_text;
+    let text = match context.get_raw(0) {
+        ValueRef::Null => return Ok(None),
+        ValueRef::Text(text) | ValueRef::Blob(text) => text,
+        ValueRef::Integer(int) => {
+            number_text = int.to_string();
+            number_text.as_bytes()
+        }
+        ValueRef::Real(real) => {
+            number_text = format!("{real:?}");
+            number_text.as_bytes()
+        }
+    };
+    let captured = regex.captures(text).and_then(|captures| captures.get(number));
+    Ok(captured.map(|group| String::from_utf8_lossy(group.as_bytes()).into_owned()))
 }
 
 fn compile(pattern: &str) -> std::result::Result<Regex, Error> {

@@ -48,6 +48,49 @@ fn nested_values_are_reached_and_come_out_as_json() {
 }
 
 #[test]
+fn g18_a_quoted_path_is_a_column_of_a_nested_field() {
+    let records = "{\"id\":1,\"user\":{\"login\":\"ann\",\"at\":{\"city\":\"Ulm\"}},\"a.b\":\"own\"}\n\
+                   {\"id\":2,\"user\":{\"login\":\"bo\"}}\n";
+    assert_eq!(
+        sql_lines(records, "SELECT \"user.login\", \"user.at.city\" FROM results ORDER BY 1"),
+        [
+            "{\"user.login\":\"ann\",\"user.at.city\":\"Ulm\"}",
+            "{\"user.login\":\"bo\",\"user.at.city\":null}"
+        ]
+    );
+    assert_eq!(
+        sql_lines(records, "SELECT * FROM results r WHERE r.\"user.login\" = 'bo'"),
+        ["{\"id\":2,\"user\":{\"login\":\"bo\"},\"a.b\":null}"]
+    );
+    // A field with a dot in its name comes first.
+    assert_eq!(sql_lines(records, "SELECT \"a.b\" FROM results LIMIT 1"), ["{\"a.b\":\"own\"}"]);
+    let other =
+        ask_sql(&Records::new(records), &sql::SqlQuery::new("SELECT \"other.x\" FROM results"));
+    assert!(matches!(other, Err(QueryError::Syntax { .. })), "{other:?}");
+}
+
+#[test]
+fn g16_a_capture_group_is_a_value() {
+    let log = "{\"text\":\"ERROR db: slow 12 ms\"}\n{\"text\":\"INFO web: ok\"}\n{\"text\":null}\n{\"text\":42}\n";
+    for (call, values) in [
+        ("regexp_capture(text, '^(\\w+) (\\w+):', 2)", ["\"db\"", "\"web\"", "null", "null"]),
+        ("regexp_capture(text, '\\d+', 0)", ["\"12\"", "null", "null", "\"42\""]),
+        ("regexp_capture(text, '(\\d+) ms')", ["\"12\"", "null", "null", "null"]),
+        ("regexp_capture(text, '\\w+')", ["\"ERROR\"", "\"INFO\"", "null", "\"42\""]),
+        ("regexp_capture(text, 'INFO( no)?', 1)", ["null", "null", "null", "null"]),
+    ] {
+        let lines = sql_lines(log, &format!("SELECT {call} AS x FROM results"));
+        assert_eq!(lines, values.map(|value| format!("{{\"x\":{value}}}")), "{call}");
+    }
+    let fails =
+        |statement: &str| ask_sql(&Records::new(log), &sql::SqlQuery::new(statement)).unwrap_err();
+    let error = fails("SELECT regexp_capture(text, 'a', 1) FROM results");
+    assert!(error.to_string().contains("no capture group 1"), "{error}");
+    fails("SELECT regexp_capture(text, '(', 0) FROM results");
+    fails("SELECT regexp_capture(text, '(\\w{900}){900}', 0) FROM results");
+}
+
+#[test]
 fn the_record_and_its_number_are_there_when_asked_for() {
     let lines = sql_lines(PEOPLE, "SELECT _n, _record FROM results WHERE _n >= 2");
     assert_eq!(lines[1], "{\"_n\":3,\"_record\":{\"id\":3,\"name\":null,\"extra\":\"é\"}}");

@@ -18,6 +18,7 @@ fn stored(spool: &dyn Spool, payload: &[u8]) -> Box<dyn StoredResult> {
         id: ResultId::new(1_800_000_000_000, 42),
         tool: "list_issues",
         server: None,
+        arguments: None,
         exact: false,
         query: None,
         detail: Detail::Light,

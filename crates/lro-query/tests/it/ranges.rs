@@ -1,7 +1,7 @@
 //! Ranges of characters, lines and records compared with the whole text.
 
-use lro_query::Bytes;
 use lro_query::read::{Piece, ReadRequest, ReadUnit, read};
+use lro_query::{Bytes, Offset};
 use proptest::prelude::*;
 
 const HEADER: &str = "{\"type\":\"lro_header\"}\n";
@@ -39,6 +39,24 @@ fn unit() -> impl Strategy<Value = ReadUnit> {
 }
 
 proptest! {
+    #[test]
+    fn g16_a_range_from_the_end_is_the_same_range_from_the_start(
+        body in bytes(),
+        unit in unit(),
+        count in 0_u64..30,
+        end in proptest::option::of(0_u64..40),
+        limit in 0_u64..9,
+    ) {
+        let file = [HEADER.as_bytes(), &body].concat();
+        let total = naive(&file, HEADER.len(), unit).len() as u64;
+        let request = |start: Offset| {
+            piece(&file, HEADER.len(), &ReadRequest::new(unit, start, end, usize::MAX).limit(limit))
+        };
+        let from_end = request(Offset::FromEnd(count));
+        prop_assert_eq!(from_end.total, total);
+        prop_assert_eq!(from_end, request(total.saturating_sub(count).into()));
+    }
+
     #[test]
     fn v1_a_range_is_what_the_whole_text_has_there(
         body in bytes(),
@@ -161,5 +179,20 @@ fn a_line_of_one_character_is_not_cut_however_small_a_piece_may_be() {
             assert_eq!(got.text, file);
             assert_eq!(got.cut.unwrap().next_character, 1);
         }
+    }
+}
+
+/// The offset of the last lines is found backwards, over several blocks.
+#[test]
+fn g16_the_last_lines_of_a_large_text_are_read() {
+    let lines: Vec<String> = (0..200_000).map(|n| format!("line {n}\n")).collect();
+    let text = lines.concat();
+    for count in [1_u64, 7, 60_000, 200_000, 300_000] {
+        let request =
+            ReadRequest::new(ReadUnit::Lines, Offset::FromEnd(count), None, usize::MAX).limit(1);
+        let got = piece(text.as_bytes(), 0, &request);
+        let first = 200_000_u64.saturating_sub(count);
+        assert_eq!((got.text, got.total), (format!("line {first}\n"), 200_000));
+        assert_eq!(got.given, first..first + 1);
     }
 }

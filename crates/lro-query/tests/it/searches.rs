@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 use std::process::Command;
 use std::time::Instant;
 
-use lro_query::search::{Case, LineEnd, Search, SearchError, SearchMatch};
-use lro_query::{Bytes, PatternError, Rest, Total};
+use lro_query::search::{Case, GroupCounts, LineEnd, LineFormat, Search, SearchError, SearchMatch};
+use lro_query::{Bytes, Page, PatternError, Rest, Total};
 use lro_spool::{PositionedRead, SpoolError};
 use serde_json::Value;
 use testkit::SplitMix64;
@@ -313,4 +313,108 @@ fn g35_a_search_holds_little_of_a_long_line() {
     }
     let grown = peak_mib() - before;
     assert!(grown <= 24, "{grown} MiB for a line of 96 MiB");
+}
+
+/// Every page of the matching lines is the same part of all of them, whatever the size of the text.
+#[test]
+fn g16_pages_are_parts_of_the_whole_search() {
+    let mut random = SplitMix64::new(21);
+    let lines: Vec<String> = (0..120_000)
+        .map(|n| format!("{n} {}\n", if random.below(50) == 0 { "error" } else { "fine" }))
+        .collect();
+    let text = lines.concat();
+    let search =
+        Search::new("error", Case::Sensitive).unwrap().most_results(usize::MAX, Rest::Count);
+    let all = search.run(&Bytes(text.as_bytes()), 0).unwrap();
+    assert!(all.matches.len() > 2000);
+    let total = all.matches.len() as u64;
+    for offset in [0, 1, 7, total / 2, total - 1, total, total + 5] {
+        for limit in [0, 1, 20] {
+            let page = Page { offset, limit };
+            let found =
+                search.run_page(&Bytes(text.as_bytes()), 0, LineFormat::Text, page).unwrap();
+            let from = usize::try_from(offset.min(total)).unwrap();
+            let to = usize::try_from((offset + limit).min(total)).unwrap().max(from);
+            assert_eq!(found.matches, all.matches[from..to], "{page:?}");
+            assert_eq!((found.total, found.lines), (all.total, all.lines), "{page:?}");
+        }
+    }
+}
+
+/// A line matches decoded exactly if the decoded text matches, and long lines are no exception.
+#[test]
+fn g18_json_lines_match_as_a_person_would_type_them() {
+    let long = "filler ".repeat(400_000);
+    let text = [
+        r#"{"a":"say \"hi\" to C:\\temp"}"#.to_owned(),
+        r#"{"a":"plain"}"#.to_owned(),
+        format!(r#"{{"a":"{long}caf\u00e9 \ud83d\ude42 {long}","b":"end \"x\""}}"#),
+        r#"{"a":"one\ntwo caf\u00e9"}"#.to_owned(),
+    ]
+    .join("\n");
+    for (pattern, lines) in [
+        ("say \"hi\"", &[0][..]),
+        (r"C:\\temp", &[0]),
+        ("caf\u{e9}", &[2, 3]),
+        ("caf\u{e9} \u{1f642} filler", &[2]),
+        ("end \"x\"", &[2]),
+        ("^two", &[3]),
+        (r"\btwo\b", &[3]),
+        (r"caf\\u00e9", &[2, 3]),
+        ("plain", &[1]),
+        ("say hi", &[]),
+    ] {
+        let search = Search::new(pattern, Case::Sensitive).unwrap();
+        let page = Page { offset: 0, limit: 10 };
+        let found = search.run_page(&Bytes(text.as_bytes()), 0, LineFormat::Json, page).unwrap();
+        let numbers: Vec<u64> = found.matches.iter().map(|m| m.line).collect();
+        assert_eq!(numbers, lines, "{pattern}");
+        for matched in &found.matches {
+            let shown = &matched.text.text;
+            assert!(shown.chars().count() <= 400, "{pattern}");
+            let as_written = search.run(&Bytes(text.as_bytes()), 0).unwrap();
+            let raw = as_written.matches.iter().any(|other| other.line == matched.line);
+            assert_eq!(matched.unescaped, !raw, "{pattern}");
+        }
+    }
+    // A text is not decoded.
+    let search = Search::new("say \"hi\"", Case::Sensitive).unwrap();
+    assert_eq!(search.run(&Bytes(text.as_bytes()), 0).unwrap().total, Total::Exactly(0));
+}
+
+#[test]
+fn g16_matches_are_counted_by_group() {
+    let line =
+        |n: u32| format!("{n} level={} user=u{}\n", ["INFO", "ERROR"][n as usize % 2], n % 3);
+    let mut text: String = (0..40_000).map(line).collect();
+    // A line longer than the buffer.
+    text.push_str(&"level=DEBUG ".repeat(300_000));
+    let count = |pattern: &str, number| -> Result<Vec<(Option<String>, u64)>, SearchError> {
+        let search = Search::new(pattern, Case::Sensitive).unwrap();
+        let mut counts = GroupCounts::default();
+        search.count_groups(&Bytes(text.as_bytes()), 0, LineFormat::Text, number, &mut counts)?;
+        assert_eq!(counts.lines, 40_001);
+        Ok(counts.into_sorted().into_iter().map(|group| (group.value, group.count)).collect())
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        count(r"level=(\w+)", 1).unwrap(),
+        [(some("DEBUG"), 300_000), (some("ERROR"), 20_000), (some("INFO"), 20_000)]
+    );
+    assert_eq!(count(r"level=ERROR user=(u0)?", 1).unwrap(), [(None, 13_333), (some("u0"), 6_667)]);
+    assert_eq!(count("level=ERROR", 0).unwrap(), [(some("level=ERROR"), 20_000)]);
+    let error = count("level", 1).unwrap_err();
+    assert!(matches!(error, SearchError::Pattern(PatternError::NoGroup { number: 1, groups: 0 })));
+}
+
+#[test]
+fn g16_too_many_groups_are_an_error_that_names_the_limit() {
+    let lines: Vec<String> = (0..120_000).map(|n| format!("id={n}\n")).collect();
+    let text = lines.concat();
+    let search = Search::new(r"id=(\d+)", Case::Sensitive).unwrap();
+    let mut counts = GroupCounts::default();
+    let error = search
+        .count_groups(&Bytes(text.as_bytes()), 0, LineFormat::Text, 1, &mut counts)
+        .unwrap_err();
+    assert_eq!(error.to_string(), "more than 100000 different texts to count");
 }

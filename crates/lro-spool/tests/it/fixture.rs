@@ -35,6 +35,7 @@ pub(crate) fn what<'a>(tool: &'a str, id: ResultId, found: &'a Detected) -> Stor
         id,
         tool,
         server: None,
+        arguments: None,
         exact: false,
         query: None,
         detail: Detail::Light,

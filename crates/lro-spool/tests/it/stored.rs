@@ -149,6 +149,24 @@ fn the_ending_says_what_the_payload_was() {
 }
 
 #[test]
+fn g14_a_table_in_text_comes_back_byte_for_byte() {
+    for (layout, table, first) in testkit::text_tables::samples() {
+        for payload in [table.clone(), format!("Rows:\n{table}\n(12 rows)\n")] {
+            let spool = MemorySpool::default();
+            let found = Detected::detect(payload.as_bytes());
+            let request = what("t", id(1), &found);
+            let (listed, _) = store(&spool, request, payload.as_bytes(), &[]).unwrap();
+            assert_eq!(listed.sidecar.content, StoredForm::Table, "{layout}");
+            assert_eq!(listed.name.extension().as_str(), "jsonl");
+            let lines = lines(&spool, 1);
+            assert_eq!(lines[1], first, "{layout}");
+            assert_eq!(lines.len() - 1, listed.sidecar.header.count);
+            assert_eq!(whole(&spool, id(1)), payload.as_bytes(), "{layout}");
+        }
+    }
+}
+
+#[test]
 fn an_endless_query_or_tool_name_does_not_make_a_result_unreadable() {
     let home = tempfile::tempdir().unwrap();
     let spool = flat(home.path());
@@ -261,7 +279,11 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
         let rows: Vec<_> = rows.iter().map(|(a, b)| format!("\"{a}\",{b}")).collect();
         format!("name,number\r\n{}\r\n", rows.join("\r\n"))
     });
+    let samples = testkit::text_tables::samples().into_iter().map(|(_, text, _)| text);
+    let around = (prop::sample::select(samples.collect::<Vec<_>>()), "[a-z \n]{0,9}", "\\PC{0,9}");
+    let text_table = around.prop_map(|(table, before, after)| format!("{before}\n{table}{after}"));
     prop_oneof![
+        2 => text_table.prop_map(String::into_bytes),
         4 => array.prop_map(String::into_bytes),
         4 => inside.prop_map(String::into_bytes),
         2 => lines.prop_map(String::into_bytes),

@@ -16,9 +16,9 @@ use std::sync::{Mutex, PoisonError};
 use chrono::{DateTime, Utc};
 use lro_core::Operation;
 use lro_core::outline::{Node, OutlineKind};
-use lro_core::payload::Payload;
+use lro_core::payload::{self, Payload};
 use lro_core::tokens::Estimate;
-use lro_core::tool_result::ToolResult;
+use lro_core::tool_result::{MAX_SHOWN_RESOURCES, ToolResult};
 use lro_wire::Object;
 use lro_wire::edit::Edits;
 use serde_json::value::RawValue;
@@ -136,7 +136,9 @@ impl Interceptor {
         match offloader.deliver_result(call, ResultBody::ToolResult(&read), seed) {
             Delivered::Offloaded(offloaded) => {
                 let payload = read.payload().map_or("", |part| &part.payload);
-                let descriptor = with_leading_members(call.tool, payload, &offloaded.descriptor);
+                let descriptor = with_leading_members(call.tool, &offloaded.descriptor, || {
+                    leading_members(payload)
+                });
                 let result = described(result, &read, &descriptor)?;
                 Some(ReplacementResult { result, fate: Disposition::Stored })
             }
@@ -150,6 +152,9 @@ impl Interceptor {
 
     /// The same for a result that is not in memory: the edits to `message`, of which `result` is the
     /// outline. `None` if nothing changes.
+    ///
+    /// Ranges are enough for one payload. A result with several texts is parsed if it is in memory, so
+    /// that its parts are the same as those of a short result.
     pub fn long_result(
         &self,
         call: ToolCall<'_>,
@@ -163,6 +168,12 @@ impl Interceptor {
             return None;
         }
         let mut parts = Parts::parse(message, result).ok()??;
+        if parts.needs_parsing
+            && let Some(text) = in_memory(message, result)
+        {
+            let replacement = self.instead(call, text, seed)?.result;
+            return Some(vec![(result.range.clone(), replacement)]);
+        }
         let outcome = match receive(offloader, call, message, &parts, seed) {
             Err(PartError::LoneSurrogate) => {
                 // A lone surrogate has no UTF-8, so the string itself is the content.
@@ -172,13 +183,28 @@ impl Interceptor {
             }
             outcome => outcome,
         };
-        let json = match outcome.ok()?.delivered {
-            Delivered::Offloaded(offloaded) => offloaded.descriptor,
-            Delivered::Truncated(truncated) if is_object(&truncated.json) => truncated.json,
+        let OffloadOutcome { delivered, payload, .. } = outcome.ok()?;
+        let json = match delivered {
+            Delivered::Offloaded(offloaded) => {
+                with_leading_members(call.tool, &offloaded.descriptor, || members_of(&payload))
+                    .into_owned()
+            }
+            Delivered::Truncated(truncated) if is_object(&truncated.json) => {
+                // Their texts are not stored.
+                parts.resources.clear();
+                truncated.json
+            }
             _ => return None,
         };
         Some(edits(result, &parts, &json))
     }
+}
+
+/// The result in `message`, if all of it is in memory.
+fn in_memory<'a>(message: &'a dyn Payload, result: &Node) -> Option<&'a str> {
+    let range =
+        usize::try_from(result.range.start).ok()?..usize::try_from(result.range.end).ok()?;
+    std::str::from_utf8(message.whole()?.get(range)?).ok()
 }
 
 fn receive(
@@ -197,17 +223,16 @@ fn receive(
     })
 }
 
-/// The edits that replace the payload by `json`, in both forms.
+/// The edits that replace the payload by `json`, in the forms that the result has.
 fn edits(result: &Node, parts: &Parts, json: &str) -> RangeEdits {
     let block = text_block(json).to_string();
     let mut edits = RangeEdits::new();
-    let (open, close) = (result.range.start + 1, result.range.end - 1);
-    match result.get("structuredContent") {
-        Some(structured) => edits.push((structured.range.clone(), json.to_owned())),
-        None => {
-            // A result without members has no payload, so there is a member before.
-            edits.push((close..close, format!(r#","structuredContent":{json}"#)));
-        }
+    let open = result.range.start + 1;
+    // g22: a client that prefers `structuredContent` reads the text where there is none.
+    if let Some(structured) = result.get("structuredContent")
+        && structured.form != OutlineKind::Other
+    {
+        edits.push((structured.range.clone(), json.to_owned()));
     }
     match (result.get("content"), parts.text_blocks.split_first()) {
         // Not a list of blocks.
@@ -226,6 +251,11 @@ fn edits(result: &Node, parts: &Parts, json: &str) -> RangeEdits {
             edits.push((at..at, format!("{block}{comma}")));
         }
         (None, _) => edits.push((open..open, format!(r#""content":[{block}],"#))),
+    }
+    // Their addresses are stored nowhere else.
+    let long = |text: &&Range<u64>| text.end - text.start > STORED_RESOURCE.len() as u64;
+    for text in parts.resources.iter().filter(long) {
+        edits.push((text.clone(), Value::from(STORED_RESOURCE).to_string()));
     }
     edits.sort_by_key(|(range, _)| range.start);
     edits
@@ -247,30 +277,56 @@ const LEADING_MEMBERS: [&str; 6] = ["id", "status", "captured", "updated", "dele
 
 /// The maximum length of a leading member, which is data from the result.
 const MAX_MEMBER_CHARS: usize = 120;
+/// Members with longer JSON are not read from a payload that is not in memory.
+const MAX_MEMBER_LEN: u64 = 64 * 1024;
 
-/// `descriptor` of a `payload` of `tool`, after the members that identify the memory.
-fn with_leading_members<'a>(tool: &str, payload: &str, descriptor: &'a str) -> Cow<'a, str> {
-    let unchanged = Cow::Borrowed(descriptor);
-    if !SINGLE_MEMORY_TOOLS.contains(&tool) {
-        return unchanged;
-    }
-    let (Some(object), Some(rest)) = (Object::read(payload), descriptor.strip_prefix('{')) else {
-        return unchanged;
+/// `descriptor` of a result of `tool`, after the members that identify the memory. `members` returns
+/// the JSON of the leading members, each with its name.
+fn with_leading_members<'a>(
+    tool: &str,
+    descriptor: &'a str,
+    members: impl FnOnce() -> Vec<(&'static str, String)>,
+) -> Cow<'a, str> {
+    let Some(rest) = descriptor.strip_prefix('{').filter(|_| SINGLE_MEMORY_TOOLS.contains(&tool))
+    else {
+        return Cow::Borrowed(descriptor);
     };
-    let memory = object.clone().at(&["memory"]);
     let mut json = String::from("{");
-    for name in LEADING_MEMBERS {
-        let inside = || memory.as_ref().and_then(|memory| memory.get(name));
-        if let Some(value) = object.get(name).or_else(inside).and_then(scalar_to_json) {
-            let _ = write!(json, r#""{name}":{value},"#);
-        }
+    for (name, value) in members() {
+        let _ = write!(json, r#""{name}":{value},"#);
     }
     Cow::Owned(json + rest)
 }
 
+/// The leading members of `payload`, or of the memory in it.
+fn leading_members(payload: &str) -> Vec<(&'static str, String)> {
+    let Some(object) = Object::read(payload) else { return Vec::new() };
+    let memory = object.clone().at(&["memory"]);
+    let member = |name| {
+        let inside = || memory.as_ref().and_then(|memory| memory.get(name));
+        let value = object.get(name).or_else(inside)?;
+        Some((name, scalar_to_json(value.get())?))
+    };
+    LEADING_MEMBERS.into_iter().filter_map(member).collect()
+}
+
+/// The same for a payload that is not in memory.
+fn members_of(payload: &dyn Payload) -> Vec<(&'static str, String)> {
+    let enter = |path: &[&str]| matches!(path, [] | ["memory"]);
+    let Ok(Some(object)) = Node::parse(payload, enter) else { return Vec::new() };
+    let member = |name| {
+        let inside = || object.get("memory").and_then(|memory| memory.get(name));
+        let value = object.get(name).or_else(inside)?;
+        let long = value.range.end - value.range.start > MAX_MEMBER_LEN;
+        let json = payload::part(payload, value.range.clone()).ok().filter(|_| !long)?;
+        Some((name, scalar_to_json(std::str::from_utf8(&json).ok()?)?))
+    };
+    LEADING_MEMBERS.into_iter().filter_map(member).collect()
+}
+
 /// A scalar, with a string truncated and escaped; `None` for anything else.
-fn scalar_to_json(value: &RawValue) -> Option<String> {
-    match serde_json::from_str(value.get()).ok()? {
+fn scalar_to_json(json: &str) -> Option<String> {
+    match serde_json::from_str(json).ok()? {
         Value::String(text) => {
             Some(Value::from(lro_core::excerpt(&text, MAX_MEMBER_CHARS)).to_string())
         }
@@ -294,31 +350,29 @@ fn described(result: &str, read: &ToolResult<'_>, descriptor: &str) -> Option<St
         return replaced(result, &Replacement::Descriptor(descriptor));
     };
     let mut edits = Edits::new(result);
-    match read.structured {
-        Some(existing) => edits.replace(existing, descriptor),
-        None => edits.add_member(result, "structuredContent", descriptor),
+    if let Some(existing) = read.structured.filter(|json| *json != "null") {
+        edits.replace(existing, descriptor);
     }
     edits.replace(text, Value::from(descriptor).to_string());
     Some(edits.applied().into_owned())
 }
 
-/// `result` with the replacement in both forms: as text and as `structuredContent`. f13, f14: images,
-/// links and other content stay unchanged and in order. `None` if the replacement does not fit.
+/// `result` with the replacement as text, and as `structuredContent` if it has that. g22: a client that
+/// prefers `structuredContent` reads the text where there is none. f13, f14: images, links and other
+/// content stay unchanged and in order. `None` if the replacement does not fit.
 fn replaced(result: &str, replacement: &Replacement<'_>) -> Option<String> {
     let object = Object::read(result)?;
     let mut edits = Edits::new(result);
     let json = replacement.json();
-    let structured = is_object(json);
-    match object.get("structuredContent") {
-        Some(existing) if structured => edits.replace(existing.get(), json),
+    match object.get("structuredContent").filter(|existing| existing.get() != "null") {
+        Some(existing) if is_object(json) => edits.replace(existing.get(), json),
         Some(_) => return None,
-        None if structured => edits.add_member(result, "structuredContent", json),
         None => {}
     }
     let content = object.get("content").map(RawValue::get);
     // Null counts as missing, but must not occur twice.
     let existing = content.filter(|content| *content != "null").unwrap_or("[]");
-    let blocks = with_text(existing, json, replacement.warning().as_deref())?;
+    let blocks = with_text(existing, replacement)?;
     match content {
         Some(content) => edits.replace(content, blocks),
         None => edits.add_member(result, "content", &blocks),
@@ -348,12 +402,18 @@ impl Replacement<'_> {
     }
 }
 
-/// The blocks with `text` in the first text block, and without other text blocks.
-fn with_text(content: &str, text: &str, warning: Option<&str>) -> Option<String> {
+/// In place of the text of an embedded resource that is stored.
+const STORED_RESOURCE: &str = "The text of this resource is stored with the result: see lro.ref.";
+
+/// The blocks with the replacement in the first text block, and without other text blocks. The first
+/// embedded resources with text keep their address and lose the text if that is stored and long.
+fn with_text(content: &str, replacement: &Replacement<'_>) -> Option<String> {
     let blocks: Vec<&RawValue> = serde_json::from_str(content).ok()?;
-    let mut replaced = false;
+    let (text, warning) = (replacement.json(), replacement.warning());
+    let stored = matches!(replacement, Replacement::Descriptor(_));
+    let (mut replaced, mut resources) = (false, 0);
     let mut out: Vec<String> =
-        warning.map(|warning| text_block(warning).to_string()).into_iter().collect();
+        warning.iter().map(|warning| text_block(warning).to_string()).collect();
     for block in blocks {
         let object = Object::read(block.get())?;
         match object.get("text") {
@@ -364,7 +424,20 @@ fn with_text(content: &str, text: &str, warning: Option<&str>) -> Option<String>
                     out.push(edits.applied().into_owned());
                 }
             }
-            _ => out.push(block.get().to_owned()),
+            _ => match resource_text(&object).filter(|_| stored) {
+                Some(existing) => {
+                    resources += 1;
+                    if resources <= MAX_SHOWN_RESOURCES {
+                        let mut edits = Edits::new(block.get());
+                        let note = stored_resource(existing.get());
+                        if existing.get().len() > note.len() {
+                            edits.replace(existing.get(), note);
+                        }
+                        out.push(edits.applied().into_owned());
+                    }
+                }
+                None => out.push(block.get().to_owned()),
+            },
         }
     }
     if !replaced {
@@ -372,6 +445,28 @@ fn with_text(content: &str, text: &str, warning: Option<&str>) -> Option<String>
         out.insert(usize::from(warning.is_some()), text_block(text).to_string());
     }
     Some(format!("[{}]", out.join(",")))
+}
+
+/// The JSON string in place of the text of a resource, with its size, by which `lro.notes` and the
+/// summary identify the part.
+fn stored_resource(text: &str) -> String {
+    match serde_json::from_str::<String>(text) {
+        Ok(text) => {
+            let bytes = text.len();
+            Value::from(format!("{STORED_RESOURCE} It has {bytes} bytes.")).to_string()
+        }
+        // A text that cannot be decoded.
+        Err(_) => Value::from(STORED_RESOURCE).to_string(),
+    }
+}
+
+/// The text of an embedded resource.
+fn resource_text<'a>(block: &Object<'a>) -> Option<&'a RawValue> {
+    if block.text("type").as_deref() != Some("resource") {
+        return None;
+    }
+    let text = block.clone().at(&["resource"])?.get("text")?;
+    text.get().starts_with('"').then_some(text)
 }
 
 fn text_block(text: &str) -> Value {

@@ -27,6 +27,31 @@ const READ: &str = "read_large_output";
 const SEARCH: &str = "search_large_output";
 const QUERY: &str = "query_large_output";
 
+/// A tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tool {
+    Extract,
+    Read,
+    Search,
+    Query,
+}
+
+impl Tool {
+    /// The names of its arguments, for an error.
+    fn arguments(self) -> &'static str {
+        match self {
+            Self::Extract => {
+                "ref, recipe, query, whole, sql, with, params, limit, offset, part, target"
+            }
+            Self::Read => "ref, start, end, unit, limit, part, target",
+            Self::Search => {
+                "ref, pattern, case_sensitive, max_results, offset, context, group_by, part, target"
+            }
+            Self::Query => "ref, query, whole, raw, limit, offset, part, target",
+        }
+    }
+}
+
 /// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -96,13 +121,13 @@ impl Tools {
             return None;
         }
         let arguments = arguments.map_or("{}", RawValue::get);
-        let parsed = match name {
-            EXTRACT => arguments::extract(arguments, self.0.capabilities().links),
-            READ => arguments::read(arguments),
-            SEARCH => arguments::search(arguments),
-            _ => arguments::query(arguments),
+        let tool = match name {
+            EXTRACT => Tool::Extract,
+            READ => Tool::Read,
+            SEARCH => Tool::Search,
+            _ => Tool::Query,
         };
-        Some(match parsed {
+        Some(match arguments::parse(tool, arguments, self.0.capabilities().links) {
             Ok(arguments::ParsedArguments { query, format }) => {
                 self.run(&query, format, now, cancel)
             }
@@ -135,7 +160,7 @@ fn failed(error: &ExtractError) -> ToolOutput {
 }
 
 fn wrong(error: &ArgumentError) -> ToolOutput {
-    ToolOutput::error("arguments", &error.message, error.hint)
+    ToolOutput::error("arguments", &error.message, &error.hint)
 }
 
 fn one_line(text: &str) -> String {
@@ -155,21 +180,22 @@ fn extract(capabilities: QueryCapabilities) -> Value {
     let mut ways = vec!["recipe (memories only; numbers as in the descriptor)"];
     let mut properties = Map::new();
     properties.insert("ref".to_owned(), reference());
-    properties.insert("file_path".to_owned(), text("Instead of ref"));
+    properties.insert("file_path".to_owned(), string());
     properties.insert("recipe".to_owned(), json!({"type": "integer", "minimum": 1, "maximum": 10}));
     let mut bound = Vec::new();
     if capabilities.jq {
         ways.push("query (jq, runs once per record; whole=true: once on the array of all)");
-        properties.insert("query".to_owned(), text("jq filter"));
-        properties.insert("whole".to_owned(), json!({"type": "boolean"}));
+        properties.insert("query".to_owned(), string());
+        properties.insert("whole".to_owned(), boolean());
         bound.push("$name in jq");
     }
     if capabilities.sql {
         ways.push(
-            "sql (SQLite SELECT on table results: a column per field, nested ones JSON for ->>, \
-             _record, _n; regexp works; with adds tables from other refs)",
+            "sql (SQLite SELECT on table results: a column per field, \"user.login\" for nested \
+             ones, _record, _n; text: line, text; regexp, regexp_capture(text, pattern, n); with \
+             adds tables)",
         );
-        properties.insert("sql".to_owned(), text("SELECT statement"));
+        properties.insert("sql".to_owned(), string());
         let with = json!({
             "type": "object", "additionalProperties": {"type": "string"},
             "description": "alias: ref"
@@ -183,8 +209,10 @@ fn extract(capabilities: QueryCapabilities) -> Value {
         bound => format!("{recipes}; {bound}"),
     };
     properties.insert("params".to_owned(), json!({"type": "object", "description": params}));
-    properties.insert("limit".to_owned(), count());
-    properties.insert("offset".to_owned(), count());
+    properties.insert("limit".to_owned(), integer());
+    properties.insert("offset".to_owned(), integer());
+    properties.insert("part".to_owned(), part());
+    properties.insert("target".to_owned(), target());
     let link = if capabilities.links { " None of them: a download link for curl." } else { "" };
     let description = format!(
         "Query a stored large result. Set one of: {}.{link} Replies begin with \"n of m\"; \
@@ -197,24 +225,29 @@ fn extract(capabilities: QueryCapabilities) -> Value {
 fn read() -> Value {
     let properties = object(json!({
         "ref": reference(),
-        "filename": text("Instead of ref"),
-        "start": count(),
-        "end": count(),
-        "unit": {"enum": ["characters", "lines", "records"], "default": "characters"},
-        "part": {"type": "integer", "description": "Text part, see lro.parts"},
+        "filename": string(),
+        "start": integer(),
+        "end": integer(),
+        "unit": {"enum": ["characters", "lines", "records"]},
+        "part": part(),
+        "target": target(),
     }));
-    let description = "Read a range of a stored large result, from 0, end not included.";
+    let description = "Read a range of a stored large result, from 0, end not included; negative start: from the end.";
     tool(READ, "Read a stored result", description, &properties, &[])
 }
 
 fn search() -> Value {
     let properties = object(json!({
         "ref": reference(),
-        "filename": text("Instead of ref"),
+        "filename": string(),
         "pattern": text("Regular expression, no look-around"),
-        "case_sensitive": {"type": "boolean", "default": false},
+        "case_sensitive": boolean(),
         "max_results": {"type": "integer", "default": 20},
-        "context": {"type": "integer", "description": "Lines around a match"},
+        "offset": text_integer("Negative: last matches"),
+        "context": text_integer("Lines around a match"),
+        "group_by": text_integer("Count by this capture group"),
+        "part": part(),
+        "target": target(),
     }));
     let description = "Find lines (records) of a stored large result by regular expression.";
     tool(SEARCH, "Search a stored result", description, &properties, &["pattern"])
@@ -223,13 +256,15 @@ fn search() -> Value {
 fn query() -> Value {
     let properties = object(json!({
         "ref": reference(),
-        "filename": text("Instead of ref"),
-        "query": text("jq filter"),
-        "whole": {"type": "boolean"},
-        "compact": {"type": "boolean"},
+        "filename": string(),
+        "query": string(),
+        "whole": boolean(),
+        "compact": boolean(),
         "raw": {"type": "boolean", "description": "Strings without quotes"},
-        "limit": count(),
-        "offset": count(),
+        "limit": integer(),
+        "offset": integer(),
+        "part": part(),
+        "target": target(),
     }));
     let description = "Run jq on a stored large result: once on a JSON document, else once per \
          record (whole: once on all).";
@@ -255,6 +290,9 @@ fn tool(
         "description": description,
         "inputSchema": schema,
         "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false},
+        // g23: Claude Code hides tools behind a search unless they ask to be loaded. A descriptor
+        // names these tools, so the model must be able to call them at once.
+        "_meta": {"anthropic/alwaysLoad": true},
     })
 }
 
@@ -262,12 +300,33 @@ fn reference() -> Value {
     text("lro:… from the descriptor")
 }
 
+/// A part of the tool result: 0 is the data.
+fn part() -> Value {
+    integer()
+}
+
+fn target() -> Value {
+    json!({"enum": ["records", "original"]})
+}
+
+fn string() -> Value {
+    json!({"type": "string"})
+}
+
 fn text(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-fn count() -> Value {
-    json!({"type": "integer", "minimum": 0})
+fn boolean() -> Value {
+    json!({"type": "boolean"})
+}
+
+fn integer() -> Value {
+    json!({"type": "integer"})
+}
+
+fn text_integer(description: &str) -> Value {
+    json!({"type": "integer", "description": description})
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -35,12 +35,34 @@ fn an_event_is_read_back_from_the_ledger_as_it_was() {
     fixture.offloader.sweep(moment().now + Duration::from_hours(2)).unwrap();
     let told = fixture.watcher.events();
     let ledger = Ledger::open(&path).unwrap();
-    for event in &told {
+    let named: Vec<Event> = told.into_iter().map(|event| event.identified("a test")).collect();
+    for event in &named {
         ledger.publish(event.clone());
     }
     ledger.publish(listed(moment().now, "files"));
-    assert_eq!(read(&path)[..2], told);
-    assert_eq!(read(&path)[2], listed(moment().now, "files"));
+    assert_eq!(read(&path)[..2], named);
+    assert_eq!(read(&path)[2].kind, listed(moment().now, "files").kind);
+}
+
+#[test]
+fn g28_every_line_of_the_ledger_has_an_id_a_source_and_what_it_belongs_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ledger.jsonl");
+    let ledger = Ledger::open(&path).unwrap().with_source("atlatl proxy");
+    let result = lro_core::ResultId::new(1, 2);
+    let kind = EventKind::OffloadFileExpired { tool: "t".to_owned() };
+    for _ in 0..2 {
+        ledger.publish(Event::new(moment().now, result, kind.clone()));
+    }
+    let events = read(&path);
+    assert_eq!(events[0].id.len(), 26, "a ULID");
+    assert_ne!(events[0].id, events[1].id);
+    assert_eq!(events[0].source, "atlatl proxy");
+    assert_eq!(events[0].correlation, Some(result.reference().to_string()));
+    // A line of version 0.1.0 has none of them.
+    let old = r#"{"time":"2026-11-15T10:00:00.123Z","event":"OffloadFileExpired","tool":"t"}"#;
+    let old: Event = serde_json::from_str(old).unwrap();
+    assert_eq!((old.id.as_str(), old.correlation), ("", None));
 }
 
 #[test]

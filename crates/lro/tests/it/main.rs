@@ -7,5 +7,6 @@ mod failure;
 mod fixture;
 mod ledger;
 mod replies;
+mod reuse;
 mod separate;
 mod stream;

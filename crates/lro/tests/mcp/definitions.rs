@@ -33,6 +33,14 @@ fn f16_f19_names_are_short_and_tools_annotated() {
     }
 }
 
+/// Claude Code 2.1.325 loads a tool with this member at once, and hides others behind a search.
+#[test]
+fn g23_every_tool_asks_to_be_loaded_at_once() {
+    for definition in Fixture::new().tools.definitions() {
+        assert_eq!(definition["_meta"]["anthropic/alwaysLoad"], true, "{definition}");
+    }
+}
+
 /// Without a worker program, the definitions do not mention the engines.
 #[test]
 fn f33_only_what_is_offered_is_spoken_of() {

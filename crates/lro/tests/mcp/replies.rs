@@ -99,8 +99,8 @@ fn errors_have_a_class_and_a_hint() {
         ("lro_extract", json!({"ref": memories, "query": "def f: f; f"}), "", ""),
         ("lro_extract", json!({"ref": text, "recipe": 1}), "syntax", "query or sql"),
         ("lro_extract", json!({"ref": binary, "query": "."}), "syntax", "search_large_output"),
-        ("search_large_output", json!({"ref": text, "pattern": "("}), "syntax", "backslash"),
-        ("search_large_output", json!({"ref": text, "pattern": "(?=x)"}), "syntax", ""),
+        ("search_large_output", json!({"ref": text, "pattern": "(?!x)"}), "syntax", "NOT REGEXP"),
+        ("search_large_output", json!({"ref": text, "pattern": "a{9999}{99}"}), "syntax", "counts"),
         ("read_large_output", json!({"ref": text, "start": 5, "end": 2}), "arguments", ""),
     ] {
         let called = fixture.call(tool, &arguments);
@@ -120,11 +120,21 @@ fn a_misspelt_field_is_reported_with_the_nearest() {
     let ask = |query: &str| {
         fixture.call("lro_extract", &json!({"ref": reference, "query": query, "limit": 2})).text
     };
-    let told = "\nNote: unknown field \"titel\": nearest \"title\"\n";
-    assert_eq!(ask(".titel"), format!("2 of 30 values. More: offset=2.{told}null\nnull\n"));
-    assert_eq!(ask("select(.titel == \"x\")"), format!("0 of 0 values.{told}"));
+    let told = format!(
+        "\nNote: unknown field \"titel\": nearest \"title\", as in lro_extract(ref=\"{reference}\", query="
+    );
+    assert_eq!(
+        ask(".titel"),
+        format!("2 of 30 values. More: offset=2.{told}\".title\")\nnull\nnull\n")
+    );
+    assert_eq!(
+        ask("select(.titel == \"x\")"),
+        format!(
+            "0 of 0 values.{told}\"select(.title == \\\"x\\\")\")\nNote: no value from 30 records\n"
+        )
+    );
     assert!(!ask(".title").contains("Note:"));
-    assert_eq!(ask("select(.title == \"x\")"), "0 of 0 values.\n");
+    assert_eq!(ask("select(.title == \"x\")"), "0 of 0 values.\nNote: no value from 30 records\n");
 }
 
 #[test]

@@ -239,11 +239,12 @@ const EVENTS_INTRODUCTION: &str = "\
 The library reports what happens to results to its embedder (`lro::EventSink`), and the program writes it to the ledger (`ledger.path`), a
 JSON object a line. [`atlatl stats`](cli.md#atlatl-stats) sums it up. Contents are never part of it.
 
-Every line has `time`, `event`, and `ref` where it is about one result. An amount of tokens is an object: `tokens`, and a `method`
-which is `counted` where every token was.
+Every line has `id` (a ULID), `time`, `source` (the command), `event`, and `ref` if it is about one result. `correlation` is the id of the
+request that caused it, otherwise the result, otherwise the event itself. An amount of tokens is an object: `tokens`, and a `method`, which is `counted`
+if every token was counted.
 
 ```json
-{\"time\":\"2026-11-15T10:00:00.123Z\",\"event\":\"ToolsListed\",\"server\":\"files\",\"definitions\":{\"tokens\":512,\"method\":\"counted\"}}
+{\"id\":\"01KA35ZK000J6HB7H9NF6YV4D3\",\"time\":\"2026-11-15T10:00:00.123Z\",\"source\":\"atlatl proxy\",\"correlation\":\"01KA35ZK000J6HB7H9NF6YV4D3\",\"event\":\"ToolsListed\",\"server\":\"files\",\"definitions\":{\"tokens\":512,\"method\":\"counted\"}}
 ```
 ";
 

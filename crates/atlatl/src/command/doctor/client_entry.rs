@@ -163,6 +163,7 @@ fn entry_command(args: &Args, settings: &Settings) -> EntryCommand {
     };
     let tools = |flag: Option<&str>| match flag.or(assigned("proxy.tools")) {
         Some("none") => ProxyTools::None,
+        Some("separate") => ProxyTools::Separate,
         Some(_) => ProxyTools::All,
         None => settings.config.proxy.tools,
     };

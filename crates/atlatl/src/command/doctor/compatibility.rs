@@ -30,7 +30,12 @@ pub(super) fn check_extraction_tools(servers: &[ClientEntry]) -> Vec<Finding> {
 fn missing_tools(servers: &[&ClientEntry]) -> Vec<Finding> {
     let mut findings = BTreeMap::new();
     for server in servers {
-        let EntryCommand::Proxy { tools: ProxyTools::None, .. } = &server.command else { continue };
+        let EntryCommand::Proxy {
+            tools: tools @ (ProxyTools::Separate | ProxyTools::None), ..
+        } = &server.command
+        else {
+            continue;
+        };
         // Tools of a project file are not available in other projects.
         let mut beside = servers.iter().filter(|other| {
             let same_file = other.file == server.file;
@@ -40,11 +45,17 @@ fn missing_tools(servers: &[&ClientEntry]) -> Vec<Finding> {
         let reads =
             |other: &&&ClientEntry| server.storage.iter().all(|key| other.storage.contains(key));
         let Some(first) = beside.next() else {
+            if *tools == ProxyTools::None {
+                // The client is meant to use a shell.
+                continue;
+            }
             findings.entry((&server.file, None)).or_insert_with(|| missing_tools_finding(server));
             continue;
         };
-        if !reads(&first) && !beside.any(|other| reads(&other)) {
-            let name = Some(&server.launch.name);
+        let name = Some(&server.launch.name);
+        if *tools == ProxyTools::None {
+            findings.entry((&server.file, name)).or_insert_with(|| unnamed_tools(server, first));
+        } else if !reads(&first) && !beside.any(|other| reads(&other)) {
             findings.entry((&server.file, name)).or_insert_with(|| storage_mismatch(server, first));
         }
     }
@@ -68,13 +79,28 @@ fn missing_tools_finding(server: &ClientEntry) -> Finding {
         "extraction-tools",
         format!("{file} ({})", server.client.title),
         format!(
-            "{} runs with --tools none{of_scope}, and no entry offers the tools that answer \
+            "{} runs with --tools separate{of_scope}, and no entry offers the tools that answer \
              questions about what it stores",
             server.launch.name
         ),
         format!(
             "in {file}, add a server: \"atlatl\": {{\"command\": {program}, \"args\": [{args}]}}"
         ),
+    )
+}
+
+/// A proxy whose guidance is for a shell, although the client has the tools. Version 0.1.0 wrote such
+/// entries.
+fn unnamed_tools(server: &ClientEntry, tools: &ClientEntry) -> Finding {
+    let (file, name) = (server.file.display(), &server.launch.name);
+    Finding::warning(
+        "extraction-tools",
+        format!("{file} ({})", server.client.title),
+        format!(
+            "{name} runs with --tools none, so its descriptors do not name the tools that {} offers",
+            tools.launch.name
+        ),
+        format!("in {file}, write \"--tools\", \"separate\" for {name}"),
     )
 }
 
@@ -155,7 +181,7 @@ fn duplicate_tools_in(servers: &[&ClientEntry], key: &StorageKey) -> Option<Find
     let all: Vec<&str> = offering.iter().map(|server| server.launch.name.as_str()).collect();
     let fix = match proxy {
         Some(proxy) => format!(
-            "in {}, write \"proxy\", \"--tools\", \"none\" in place of \"proxy\" for {}, and keep \
+            "in {}, write \"proxy\", \"--tools\", \"separate\" in place of \"proxy\" for {}, and keep \
              one entry with \"args\": [\"tools\"]",
             proxy.file.display(),
             proxy.launch.name

@@ -77,7 +77,7 @@ pub(crate) fn plan(
     let project = project_dir(target, surroundings).filter(|_| !tracked);
     let mut options =
         InstallOptions::with_command(if of_project { &own.project } else { &own.user }.clone());
-    options.flags = vec!["--tools".to_owned(), "none".to_owned()];
+    options.flags = vec!["--tools".to_owned(), "separate".to_owned()];
     let tools = if let Some(dir) = project {
         let scope = format!("dir:{dir}");
         options.flags.extend(["--scope".to_owned(), scope.clone()]);
@@ -105,7 +105,7 @@ pub(crate) fn plan(
     if args.memory && target.client.scope != ConfigScope::Local {
         let has_tools =
             !options.add.is_empty() || existing.iter().any(|entry| entry.name == TOOLS_SERVER);
-        let args: &[&str] = if has_tools { &["serve", "--tools", "none"] } else { &["serve"] };
+        let args: &[&str] = if has_tools { &["serve", "--tools", "separate"] } else { &["serve"] };
         options
             .add
             .push(("atlatl-memory".to_owned(), args.iter().map(ToString::to_string).collect()));

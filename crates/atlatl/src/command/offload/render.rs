@@ -52,6 +52,7 @@ fn describe_kind(report: &Report) -> String {
         PayloadKind::Records => ("record", "records"),
         PayloadKind::Json => return "one JSON document".to_owned(),
         PayloadKind::Text => return "text".to_owned(),
+        PayloadKind::Base64 => return "base64".to_owned(),
         PayloadKind::Binary => return "binary data".to_owned(),
         PayloadKind::Nothing => return "nothing: there is no text".to_owned(),
     };
@@ -67,6 +68,7 @@ fn describe_kind(report: &Report) -> String {
         }
         RecordForm::Table { delimiter: Delimiter::Tab, .. } => "a table (TSV)".to_owned(),
         RecordForm::Table { .. } => "a table (CSV)".to_owned(),
+        RecordForm::TextTable { layout, .. } => format!("a text ({})", layout.as_str()),
         _ => "JSON lines".to_owned(),
     };
     format!("{} in {place}", pluralize(records.count, one, many))
@@ -93,6 +95,7 @@ fn describe_location(location: &PayloadLocation) -> String {
         Some(Origin::Structured) => "structuredContent of a tool result",
         Some(Origin::TextBlocks) => "the text blocks of a tool result",
         Some(Origin::UndecodableText) => "a text block of a tool result that cannot be decoded",
+        Some(Origin::Resource) => "an embedded resource of a tool result",
         Some(_) => "a text block of a tool result",
         None => "a tool result",
     };

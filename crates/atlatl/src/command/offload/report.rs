@@ -11,12 +11,14 @@ use lro_core::threshold::{Decision, Delivery, Reason};
 use lro_core::tool_result::{Origin, ToolResult};
 use lro_core::{
     Assessment, Measure, O200k, OmittedFields, Operation, Policy, Rules, Threshold, assess,
-    assess_payload, assess_result, payload, payload_record_lines, record_lines,
+    assess_payload, assess_result, outer_members, payload, payload_record_lines, record_lines,
+    texts_around,
 };
 use serde::Serialize;
 
 use super::tokens::{
-    CountScope, Descriptor, HEAD_BYTES, MAX_COUNTED_BYTES, TokenCounts, count_tokens,
+    CountScope, Descriptor, DescriptorSample, HEAD_BYTES, MAX_COUNTED_BYTES, TokenCounts,
+    count_tokens,
 };
 
 /// The report as programs read it.
@@ -48,6 +50,7 @@ pub(super) enum PayloadKind {
     Records,
     Json,
     Text,
+    Base64,
     Binary,
     /// No payload at all.
     Nothing,
@@ -179,8 +182,25 @@ impl Report {
         let rules = rules(config, memory);
         let assessment = assess(name, &rules);
         let descriptor = if assessment.decision.delivery == Delivery::Offload {
-            let head = part(HEAD_BYTES)?;
-            Some(Descriptor::new(&head, &operation, &assessment, &survey, config, directory))
+            let around = outer_members(payload, &assessment.found).map_err(|_| PayloadChanged)?;
+            let around_main =
+                texts_around(payload, &assessment.found).map_err(|_| PayloadChanged)?;
+            let texts: Vec<&str> = around_main
+                .iter()
+                .map(String::as_str)
+                .chain(further_texts.iter().copied())
+                .collect();
+            let start = assessment.found.main_range.as_ref().map_or(0, |json| json.start);
+            let head = payload::part(payload, start..start + HEAD_BYTES);
+            let sample = DescriptorSample {
+                head: &head.map_err(|_| PayloadChanged)?,
+                operation: &operation,
+                assessment: &assessment,
+                survey: &survey,
+                around: &around,
+                further_texts: &texts,
+            };
+            Some(Descriptor::new(&sample, config, directory))
         } else {
             None
         };
@@ -219,7 +239,13 @@ impl Report {
             records: detected.records().map(|records| Records {
                 count: records.count,
                 form: records.form.clone(),
-                fields: survey.shape.fields().into_iter().map(|(k, v)| (k, v.into())).collect(),
+                fields: survey
+                    .shape
+                    .fields()
+                    .into_iter()
+                    // As descriptors say it.
+                    .map(|(name, types)| (name, types.replace("string", "text").into()))
+                    .collect(),
                 fields_left_out: match survey.shape.fields_left_out() {
                     OmittedFields::Exactly(more) | OmittedFields::AtLeast(more) => more,
                 },
@@ -235,7 +261,7 @@ impl Report {
 }
 
 fn is_table(form: &RecordForm) -> bool {
-    matches!(form, RecordForm::Table { .. })
+    matches!(form, RecordForm::Table { .. } | RecordForm::TextTable { .. })
 }
 
 impl PayloadKind {
@@ -246,6 +272,7 @@ impl PayloadKind {
             Content::Records(_) => Self::Records,
             Content::Document => Self::Json,
             Content::Text => Self::Text,
+            Content::Base64(_) => Self::Base64,
             _ => Self::Binary,
         }
     }

@@ -6,8 +6,9 @@ use lro_core::config::{Config, DescriptorForm};
 use lro_core::records::Content;
 use lro_core::tokens::{self, Estimate, Method};
 use lro_core::{
-    Assessment, DescriptorInput, DescriptorOptions, Extraction, Measure, NoTokenizer, O200k,
-    Operation, RecordStats, ResultId, Tokenizer as _, Tokens,
+    Assessment, DescriptorInput, DescriptorOptions, Extraction, MIN_SAVINGS_FACTOR, Measure,
+    NoTokenizer, O200k, Operation, OuterMember, RecipeListing, RecordStats, ResultId,
+    Tokenizer as _, Tokens,
 };
 use serde::Serialize;
 
@@ -30,21 +31,28 @@ pub(super) struct Descriptor {
     pub(super) tokens: Tokens,
 }
 
+/// The facts about a result from which its descriptor would be built.
+pub(super) struct DescriptorSample<'a> {
+    /// The beginning of a payload without records.
+    pub(super) head: &'a [u8],
+    pub(super) operation: &'a Operation,
+    pub(super) assessment: &'a Assessment,
+    pub(super) survey: &'a RecordStats,
+    /// The members around the records.
+    pub(super) around: &'a [OuterMember<'a>],
+    /// The texts beside the payload.
+    pub(super) further_texts: &'a [&'a str],
+}
+
 impl Descriptor {
-    /// Describes a payload that begins with `head` and would be stored in `directory`.
-    pub(super) fn new(
-        head: &[u8],
-        operation: &Operation,
-        assessment: &Assessment,
-        survey: &RecordStats,
-        config: &Config,
-        directory: &Path,
-    ) -> Self {
+    /// The descriptor of a result that would be stored in `directory`.
+    pub(super) fn new(sample: &DescriptorSample<'_>, config: &Config, directory: &Path) -> Self {
+        let DescriptorSample { operation, assessment, survey, .. } = *sample;
         let id = ResultId::new(SAMPLE_TIME_MS, SAMPLE_RANDOM);
         let suffix = match assessment.found.content {
             Content::Records(_) => "jsonl",
             Content::Document => "json",
-            Content::Text => "txt",
+            Content::Text | Content::Base64(_) => "txt",
             _ => "bin",
         };
         let name = format!("atlatl-{}-{id}.{suffix}", operation.as_str());
@@ -58,30 +66,38 @@ impl Descriptor {
             operation,
             found: &assessment.found,
             survey,
-            text_head: &String::from_utf8_lossy(head),
+            text_head: &String::from_utf8_lossy(sample.head),
             estimated: assessment.estimate.tokens,
             score_range: None,
             total_matches: None,
-            around: &[],
-            further_texts: &[],
+            around: sample.around,
+            further_texts: sample.further_texts,
         };
         let offload = &config.prompt.offload;
         let look = DescriptorOptions {
             extraction: Extraction::Shell,
             preview: Tokens(u64::from(offload.preview_tokens)),
+            recipes: RecipeListing::from_config(offload),
         };
         let is_memory = operation.is_memory() && survey.is_of_memories();
-        let (form, text) = if is_memory && offload.descriptor == DescriptorForm::Full {
-            let descriptor = stored.full_descriptor(survey.detail(), look);
-            (DescriptorForm::Full, serde_json::to_string(&descriptor))
-        } else {
-            let descriptor = stored.compact_descriptor(is_memory.then(|| survey.detail()), look);
-            (DescriptorForm::Compact, serde_json::to_string(&descriptor))
-        };
-        let text = text.expect("a descriptor has string keys and no failing serializer");
-        let tokens = O200k.count_till(&text, u64::MAX).ok().flatten();
-        Self { form, tokens: tokens.expect("o200k counts any text, and no text is too long") }
+        let detail = is_memory.then(|| survey.detail());
+        let full = detail.filter(|_| offload.descriptor == DescriptorForm::Full);
+        let full = full.map(|detail| count_json(&stored.full_descriptor(detail, look)));
+        let needed = assessment.estimate.tokens.0 / MIN_SAVINGS_FACTOR;
+        if let Some(tokens) = full.filter(|tokens| tokens.0 <= needed) {
+            return Self { form: DescriptorForm::Full, tokens };
+        }
+        let tokens = count_json(&stored.compact_descriptor(detail, look));
+        Self { form: DescriptorForm::Compact, tokens }
     }
+}
+
+/// The real tokens of a descriptor.
+fn count_json(descriptor: &impl Serialize) -> Tokens {
+    let text = serde_json::to_string(descriptor)
+        .expect("a descriptor has string keys and no failing serializer");
+    let tokens = O200k.count_till(&text, u64::MAX).ok().flatten();
+    tokens.expect("o200k counts any text, and no text is too long")
 }
 
 /// The estimated and the real token count of the same text.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lro::mcp::{Interceptor, Tools};
 use lro::{
-    Event, EventSink, Extractor, IdSeed, LinkProvider, MaintenanceTask, Offloader, Spools,
-    TokenCounter,
+    Event, EventKind, EventSink, Extractor, IdSeed, LinkProvider, MaintenanceTask, Offloader,
+    Spools, TokenCounter,
 };
+use lro_core::config::ProxyTools;
 use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_query::worker::Program;
 use lro_spool::Spool;
@@ -18,6 +19,8 @@ use crate::{error::Error, ledger_sink::LedgerSink, settings::Settings, spool_con
 const MAX_SWEEP_INTERVAL: Duration = Duration::from_hours(1);
 /// The shortest time between two sweeps. Expired results are not returned even if they are still there.
 const MIN_SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+/// The name of the sweep in events.
+const CLEANUP_TASK: &str = "offload_cleanup";
 /// The bytes of a streamed payload that stay in memory. The message that contains it may be in memory at
 /// the same time.
 const MAX_PAYLOAD_IN_MEMORY: usize = 32 << 20;
@@ -45,21 +48,30 @@ struct LedgerAndConsole {
 }
 
 impl OffloadStack {
-    /// Stores results in directories of this machine.
-    pub(crate) fn new(settings: &Settings, scope: Option<&str>) -> Result<Self, Error> {
+    /// Stores results in directories of this machine. `source` is the command, as the source of
+    /// events.
+    pub(crate) fn new(
+        source: &'static str,
+        settings: &Settings,
+        scope: Option<&str>,
+    ) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, scope)?;
         let memory = stores.spool_for(&Operation::of_tool("recall_memories"));
         let other = stores.spool_for(&Operation::of_tool(""));
         let alternate = stores.alternate();
-        let mut stack = Self::with_spools(settings, stores, memory, other)?;
+        let mut stack = Self::with_spools(source, settings, stores, memory, other)?;
         stack.further.extend(alternate);
         Ok(stack)
     }
 
     /// Stores results in the first of `scopes`, and reads them from all.
-    pub(crate) fn with_scopes(settings: &Settings, scopes: &[String]) -> Result<Self, Error> {
+    pub(crate) fn with_scopes(
+        source: &'static str,
+        settings: &Settings,
+        scopes: &[String],
+    ) -> Result<Self, Error> {
         let mut scopes = scopes.iter().map(String::as_str);
-        let mut stack = Self::new(settings, scopes.next())?;
+        let mut stack = Self::new(source, settings, scopes.next())?;
         for scope in scopes {
             let stores = Stores::from_settings(settings, Some(scope))?;
             stack.further.push(stores.spool_for(&Operation::of_tool("")));
@@ -70,12 +82,13 @@ impl OffloadStack {
 
     /// Stores results in a spool that other servers share, and returns links to them.
     pub(crate) fn shared(
+        source: &'static str,
         settings: &Settings,
         spool: Arc<dyn Spool>,
         links: Arc<dyn LinkProvider>,
     ) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, None)?;
-        let mut stack = Self::with_spools(settings, stores, spool.clone(), spool)?;
+        let mut stack = Self::with_spools(source, settings, stores, spool.clone(), spool)?;
         stack.links = Some(links);
         Ok(stack)
     }
@@ -92,12 +105,13 @@ impl OffloadStack {
     }
 
     fn with_spools(
+        source: &'static str,
         settings: &Settings,
         stores: Stores,
         memory: Arc<dyn Spool>,
         other: Arc<dyn Spool>,
     ) -> Result<Self, Error> {
-        let ledger = Arc::new(LedgerSink::new(settings));
+        let ledger = Arc::new(LedgerSink::new(settings, source));
         let spools = Spools::new(vec![other.clone(), memory.clone()]);
         let counter = Arc::new(TokenCounter::start(spools, O200k, ledger.clone())?);
         let events = Arc::new(LedgerAndConsole { ledger, counter: counter.clone() });
@@ -122,8 +136,11 @@ impl OffloadStack {
             let offloader = Offloader::new(spool.clone(), &settings.config)
                 .with_tokenizer(O200k)
                 .with_events(self.events())
-                // Also if `atlatl tools` provides the tools instead of this process.
-                .with_extraction(Extraction::Native)
+                .with_extraction(match settings.config.proxy.tools {
+                    ProxyTools::None => Extraction::Shell,
+                    // `atlatl tools` lists the tools, or this process.
+                    _ => Extraction::Native,
+                })
                 .with_memory_cap(MAX_PAYLOAD_IN_MEMORY);
             match &self.links {
                 Some(links) => offloader.with_links(links.clone()),
@@ -178,7 +195,17 @@ impl OffloadStack {
         let interval = Self::interval(settings);
         let Some(stores) = self.stores.clone() else { return };
         let events = self.events.clone();
-        let sweep = move || drop(stores.sweep(IdSeed::of_system().now, &*events));
+        let sweep = move || {
+            let now = IdSeed::of_system().now;
+            let swept = stores.sweep(now, &*events);
+            let acted_on = swept.failures.is_empty().then_some(swept.expired.len() as u64);
+            // A run without effect is not worth a line in the ledger.
+            if acted_on != Some(0) {
+                let task = CLEANUP_TASK.to_owned();
+                let kind = EventKind::CustodialTaskFinished { task, acted_on };
+                events.publish(Event::without_result(now, kind));
+            }
+        };
         // The task ends with the process: a sweep can be interrupted at any point.
         if let Ok(task) = MaintenanceTask::every(interval, sweep) {
             std::mem::forget(task);

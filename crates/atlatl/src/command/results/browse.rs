@@ -17,7 +17,7 @@ use lro::{Extractor, IdSeed, Query, QueryKind, Spools, Values};
 use lro_core::config::Config;
 use lro_core::{NoTokenizer, Tokens};
 use lro_query::worker::Program;
-use lro_query::{Cancel, Page, Total};
+use lro_query::{Cancel, Total};
 use lro_spool::{Address, Spool, StoredForm, StoredResult, records_offset};
 use ratatui::crossterm::event;
 
@@ -261,8 +261,7 @@ fn run_query(
         with: std::collections::BTreeMap::new(),
         params: Values::new(),
     };
-    let page = Page { offset: 0, limit: u64::MAX };
-    let question = Query { address, wanted, page };
+    let question = Query::new(address, wanted);
     let now = IdSeed::of_system().now;
     let reply = extractor
         .extract(&question, now, cancel)

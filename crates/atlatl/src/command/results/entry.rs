@@ -17,6 +17,12 @@ pub(super) struct ResultEntry {
     pub(super) operation: String,
     /// The tool name as the server reports it: untrusted text.
     pub(super) tool: String,
+    /// The server of the tool, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server: Option<String>,
+    /// A digest of the arguments: untrusted text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arguments: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) query: Option<String>,
     pub(super) content: StoredForm,
@@ -44,6 +50,8 @@ impl ResultEntry {
             reference: listed.id().reference().to_string(),
             operation: listed.name.operation().to_owned(),
             tool: sidecar.tool.clone(),
+            server: sidecar.server.clone(),
+            arguments: sidecar.arguments.clone(),
             query: sidecar.header.query.clone(),
             content: sidecar.content,
             records: sidecar.content.has_records().then_some(sidecar.header.count),
@@ -60,6 +68,12 @@ impl ResultEntry {
     /// The title in a table: the tool, or the operation if the tool is unknown.
     pub(super) fn title(&self) -> &str {
         if self.tool.is_empty() { &self.operation } else { &self.tool }
+    }
+
+    /// The name of the server, without the hash that distinguishes servers of the same name.
+    pub(super) fn server_name(&self) -> &str {
+        let server = self.server.as_deref().unwrap_or_default();
+        server.split(':').next().unwrap_or_default()
     }
 
     /// The number of records, or the kind of content.
@@ -81,18 +95,27 @@ fn truncate(title: &str) -> String {
     }
 }
 
-/// A table of results.
+/// A table of results, with servers and arguments if any result has them.
 pub(super) fn render_table(entries: &[ResultEntry], now: DateTime<Utc>) -> Table {
-    let mut table = Table::new(["REF", "TOOL", "RECORDS", "SIZE", "STORED", "EXPIRES"]);
+    let has_servers = entries.iter().any(|entry| entry.server.is_some());
+    let has_arguments = entries.iter().any(|entry| entry.arguments.is_some());
+    let mut columns = vec!["REF"];
+    columns.extend(has_servers.then_some("SERVER"));
+    columns.extend(["TOOL", "RECORDS", "SIZE", "STORED", "EXPIRES"]);
+    columns.extend(has_arguments.then_some("ARGUMENTS"));
+    let mut table = Table::new(columns);
     for entry in entries {
-        table.row([
-            entry.reference.clone(),
+        let mut row = vec![entry.reference.clone()];
+        row.extend(has_servers.then(|| truncate(entry.server_name())));
+        row.extend([
             truncate(entry.title()),
             entry.content_summary(),
             size(entry.bytes),
             distance(entry.created_at, now),
             distance(entry.expires_at, now),
         ]);
+        row.extend(has_arguments.then(|| entry.arguments.clone().unwrap_or_default()));
+        table.row(row);
     }
     table
 }

@@ -112,6 +112,12 @@ fn facts(entry: &ResultEntry, now: DateTime<Utc>) -> Facts {
     let mut facts = Facts::default();
     facts.text("result", &entry.reference);
     facts.text("tool", entry.title());
+    if let Some(server) = &entry.server {
+        facts.text("server", server);
+    }
+    if let Some(arguments) = &entry.arguments {
+        facts.text("arguments", arguments);
+    }
     if let Some(query) = &entry.query {
         facts.text("query", query);
     }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use atlatl_server::auth::{RateLimit, TokenBucket};
 use atlatl_server::event::{ServerEvent, ServerEventKind, ServerEventSink};
+use lro::{Event, EventKind};
 use serde_json::json;
 
 use crate::error::Error;
@@ -85,23 +86,75 @@ impl ServerEventSink for AuditLog {
     }
 }
 
-/// Forwards events about stored results to the ledger and reports failures on standard error.
-pub(super) struct EventFanOut(Arc<dyn lro::EventSink>);
+/// Forwards events to the ledger and reports failures on standard error.
+pub(super) struct EventFanOut {
+    ledger: Arc<dyn lro::EventSink>,
+    /// Whether the ledger has a line for each use of memories.
+    memories: bool,
+}
 
 impl EventFanOut {
     pub(super) fn new(ledger: Arc<dyn lro::EventSink>) -> Self {
-        Self(ledger)
+        Self { ledger, memories: true }
+    }
+
+    /// Leaves out the use of memories: the requests of many tenants would fill the ledger.
+    pub(super) fn without_memories(mut self) -> Self {
+        self.memories = false;
+        self
     }
 }
 
 impl ServerEventSink for EventFanOut {
     fn publish(&self, event: &ServerEvent) {
-        match &event.kind {
-            ServerEventKind::Offload(event) => self.0.publish(event.clone()),
-            ServerEventKind::CustodialTaskFinished { task, acted_on: None } => {
-                Output::remark(format_args!("{task} failed; retrying"));
-            }
-            _ => {}
+        if let ServerEventKind::CustodialTaskFinished { task, acted_on: None } = &event.kind {
+            Output::remark(format_args!("{task} failed; retrying"));
+        }
+        let uses_memories = matches!(
+            event.kind,
+            ServerEventKind::MemoryCaptured { .. }
+                | ServerEventKind::MemoryRecalled { .. }
+                | ServerEventKind::MemoryDeleted { .. }
+        );
+        if (self.memories || !uses_memories)
+            && let Some(entry) = ledger_entry(event)
+        {
+            self.ledger.publish(entry);
         }
     }
+}
+
+/// The entry of an event in the ledger; `None` for access, which is in the audit log, and for a task
+/// without effect.
+fn ledger_entry(event: &ServerEvent) -> Option<Event> {
+    let kind = match &event.kind {
+        ServerEventKind::Offload(entry) => return Some(identified(entry.clone(), event)),
+        ServerEventKind::MemoryCaptured { id } => {
+            EventKind::MemoryCaptured { memory: id.to_string() }
+        }
+        ServerEventKind::MemoryRecalled { tool, count, total_matches } => {
+            EventKind::MemoryRecalled {
+                tool: (*tool).to_owned(),
+                count: *count,
+                total_matches: *total_matches,
+            }
+        }
+        ServerEventKind::MemoryDeleted { id } => {
+            EventKind::MemoryDeleted { memory: id.to_string() }
+        }
+        ServerEventKind::CustodialTaskFinished { acted_on: Some(0), .. } => return None,
+        ServerEventKind::CustodialTaskFinished { task, acted_on } => {
+            EventKind::CustodialTaskFinished { task: (*task).to_owned(), acted_on: *acted_on }
+        }
+        _ => return None,
+    };
+    Some(identified(Event::without_result(event.time, kind), event))
+}
+
+/// `entry` with the id, the source and the correlation of the server's event.
+fn identified(mut entry: Event, event: &ServerEvent) -> Event {
+    event.id.clone_into(&mut entry.id);
+    event.source.clone_into(&mut entry.source);
+    entry.correlation.clone_from(&event.correlation);
+    entry
 }

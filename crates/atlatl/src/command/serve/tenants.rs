@@ -53,9 +53,9 @@ pub(super) fn serve_tenants(
     let config = &settings.config;
     let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
-    let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings)));
+    let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings, super::SOURCE)));
     let mut events = EventBus::new(IdSeed::of_system)
-        .with(Arc::new(EventFanOut::new(ledger)))
+        .with(Arc::new(EventFanOut::new(ledger).without_memories()))
         .with(Arc::clone(&metrics) as _);
     if let Some(audit) = AuditLog::open(&config.server.audit)? {
         events = events.with(Arc::new(audit));

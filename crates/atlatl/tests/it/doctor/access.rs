@@ -28,7 +28,8 @@ fn a_login_that_has_ended_is_a_warning_and_a_fault_where_a_client_needs_it() {
     let run = doctor(&program, &[]);
     assert_eq!(warning(&run, "login", SERVER), format!("atlatl login {SERVER}"));
     assert!(!run.stdout.contains("secret-token"), "{run}");
-    let entry = json!({"command": atlatl(), "args": ["proxy", "--tools", "none", "--url", SERVER]});
+    let entry =
+        json!({"command": atlatl(), "args": ["proxy", "--tools", "separate", "--url", SERVER]});
     let program = program.file("home/.claude.json", config("s", &entry));
     fault(&doctor(&program, &[]), "login", SERVER);
     fs::remove_file(program.path(LOGINS).join("a.json")).unwrap();

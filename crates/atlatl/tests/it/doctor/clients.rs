@@ -114,16 +114,30 @@ fn proxies_without_tools_want_a_server_that_offers_them() {
 }
 
 #[test]
+fn g28_a_proxy_that_does_not_name_the_tools_of_its_client_is_a_warning() {
+    let entry = json!({"command": atlatl(), "args": ["proxy", "--tools", "none", "--", "sh"]});
+    let program = machine().file(CLAUDE_CODE, config("s", &entry));
+    let run = doctor(&program, &["--no-start"]);
+    let fix = warning(&run, "extraction-tools", "home/.claude.json (Claude Code)");
+    assert!(fix.contains("write \"--tools\", \"separate\" for s"), "{run}");
+    edit(&program, CLAUDE_CODE, "\"none\"", "\"separate\"");
+    is_well(&doctor(&program, &["--no-start"]));
+    // A client with a shell only.
+    let alone = json!({"mcpServers": {"s": entry}}).to_string();
+    is_well(&doctor(&machine().file(CLAUDE_CODE, alone), &["--no-start"]));
+}
+
+#[test]
 fn tools_that_are_offered_twice_are_a_warning() {
     let entry = json!({"command": atlatl(), "args": ["proxy", "--", "sh"]});
     let program = machine().file(CLAUDE_CODE, config("s", &entry));
     let run = doctor(&program, &["--no-start"]);
     let fix = warning(&run, "extraction-tools", "home/.claude.json (Claude Code)");
     assert!(
-        fix.contains("write \"proxy\", \"--tools\", \"none\" in place of \"proxy\" for s"),
+        fix.contains("write \"proxy\", \"--tools\", \"separate\" in place of \"proxy\" for s"),
         "{run}"
     );
-    edit(&program, CLAUDE_CODE, "[\"proxy\",", "[\"proxy\",\"--tools\",\"none\",");
+    edit(&program, CLAUDE_CODE, "[\"proxy\",", "[\"proxy\",\"--tools\",\"separate\",");
     is_well(&doctor(&program, &["--no-start"]));
 }
 

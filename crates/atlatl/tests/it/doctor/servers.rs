@@ -164,7 +164,7 @@ fn a_server_that_logs_between_its_messages_is_a_warning() {
 
 #[test]
 fn a_server_at_a_url_is_not_asked_and_that_is_said() {
-    let entry = json!({"command": atlatl(), "args": ["proxy", "--tools", "none", "--url", "http://127.0.0.1:1/mcp"]});
+    let entry = json!({"command": atlatl(), "args": ["proxy", "--tools", "separate", "--url", "http://127.0.0.1:1/mcp"]});
     let run = doctor(&machine().file(CLAUDE_CODE, config("s", &entry)), &[]);
     is_well(&run);
     assert_eq!(run.json()["skipped"][0]["why"], "it is at a URL");

@@ -33,7 +33,7 @@ for (const line of readFileSync(record, "utf8").trim().split("\n")) {
   if (kind === "question") {
     sum[got.isError ? "questions_failed" : "questions_answered"] += 1;
     sum.replies += tokens(texts(got));
-  } else if (got.structuredContent?.lro?.ref) {
+  } else if (got.structuredContent?.lro?.ref ?? texts(got)[0]?.startsWith('{"lro":{"ref":"lro:')) {
     sum.results += 1;
     sum.inline += tokens(shown(direct));
     sum.descriptors += tokens(texts(got));

@@ -28,8 +28,17 @@ fn draft(spool: &ObjectSpool, n: u64) -> Box<dyn Draft> {
     );
     let tool = "list_issues".to_owned();
     let extension = Extension::Txt;
-    let new =
-        NewResult { id, operation, tool, server: None, extension, header, created_at, ttl: HOUR };
+    let new = NewResult {
+        id,
+        operation,
+        tool,
+        server: None,
+        arguments: None,
+        extension,
+        header,
+        created_at,
+        ttl: HOUR,
+    };
     spool.create(new).unwrap()
 }
 

@@ -17,6 +17,9 @@ use lro_core::{LoneSurrogate, Unescape, payload};
 /// The total size of further texts, which are kept in memory.
 const MAX_FURTHER_TEXT_BYTES: u64 = 16 << 20;
 
+/// The bytes at the beginning of a list that show whether its elements are content blocks.
+const BLOCK_HEAD_LEN: u64 = 256;
+
 /// The bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -28,6 +31,11 @@ pub(super) struct Parts {
     pub(super) further_texts: Vec<String>,
     /// The text blocks, which the descriptor replaces.
     pub(super) text_blocks: Vec<Range<u64>>,
+    /// The texts of embedded resources.
+    pub(super) resources: Vec<Range<u64>>,
+    /// Whether ranges are not enough: several texts, embedded resources, or `structuredContent` that
+    /// may repeat the blocks.
+    pub(super) needs_parsing: bool,
 }
 
 /// The range of the payload.
@@ -80,8 +88,14 @@ impl Parts {
             _ => None,
         };
         let texts: Vec<(Range<u64>, Range<u64>)> = blocks.iter().filter_map(text).collect();
-        let text_blocks = texts.iter().map(|(block, _)| block.clone()).collect();
-        let mut strings: Vec<Range<u64>> = texts.into_iter().map(|(_, string)| string).collect();
+        let resources: Vec<Range<u64>> = blocks.iter().filter_map(resource_text).collect();
+        let (text_blocks, mut strings): (Vec<_>, Vec<_>) = texts.into_iter().unzip();
+        strings.extend(resources.iter().cloned());
+        let may_repeat_blocks = match result.get("structuredContent") {
+            Some(structured) => begins_with_block(message, structured)?,
+            None => false,
+        };
+        let needs_parsing = strings.len() > 1 || !resources.is_empty() || may_repeat_blocks;
         // f14: blocks that `structuredContent` repeats are not a payload.
         let repeats_blocks =
             |structured: &Node| match (result.get("content"), &*structured.children) {
@@ -113,7 +127,7 @@ impl Parts {
             each_decoded(message, &string, |part| text.extend_from_slice(part))?;
             further_texts.push(String::from_utf8_lossy(&text).into_owned());
         }
-        Ok(Some(Self { main, further_texts, text_blocks }))
+        Ok(Some(Self { main, further_texts, text_blocks, resources, needs_parsing }))
     }
 }
 
@@ -129,6 +143,23 @@ impl Main {
             Self::Text(string) => each_decoded(message, string, feed),
         }
     }
+}
+
+/// The range of the text of an embedded resource.
+fn resource_text(block: &Node) -> Option<Range<u64>> {
+    if block.text("type") != Some("resource") {
+        return None;
+    }
+    let text = block.get("resource")?.get("text")?;
+    matches!(text.form, OutlineKind::String(_)).then(|| text.range.clone())
+}
+
+/// Whether the only member of `structured` begins like a list of content blocks.
+fn begins_with_block(message: &dyn Payload, structured: &Node) -> Result<bool, Unreadable> {
+    let [only] = &*structured.children else { return Ok(false) };
+    let end = only.range.end.min(only.range.start + BLOCK_HEAD_LEN);
+    let head = payload::part(message, only.range.start..end)?;
+    Ok(head.starts_with(b"[") && head.windows(6).any(|word| word == b"\"type\""))
 }
 
 /// The payload of a result with `structuredContent`; removes texts with the same content.
@@ -331,7 +362,12 @@ impl LargeFile {
             return Ok(Self::Payload);
         }
         let enter = |path: &[&str]| {
-            matches!(path, [] | ["content" | "structuredContent"] | ["content", ""])
+            matches!(
+                path,
+                [] | ["content" | "structuredContent"]
+                    | ["content", ""]
+                    | ["content", "", "resource"]
+            )
         };
         let Some(root) = Node::parse(file, enter)? else { return Ok(Self::Payload) };
         let occurrences =
@@ -362,7 +398,9 @@ impl LargeFile {
             return Ok(Self::Undecided);
         }
         match Parts::parse(file, &root) {
-            Ok(Some(Parts { main, further_texts, .. })) if further_texts.is_empty() => {
+            Ok(Some(Parts { main, further_texts, needs_parsing: false, .. }))
+                if further_texts.is_empty() =>
+            {
                 Ok(Self::ToolResult(LargePayload { main, other_blocks }))
             }
             Ok(_) | Err(PartError::LoneSurrogate) => Ok(Self::Undecided),
@@ -405,6 +443,9 @@ fn count_blocks(root: &Node) -> Option<(usize, usize)> {
         kind.is_some() && (is_text(block) && names.count() == 2 || kind != Some("text"))
     };
     if content.form != OutlineKind::Array || content.cut || !content.children.iter().all(is_block) {
+        return None;
+    }
+    if content.children.iter().any(|block| resource_text(block).is_some()) {
         return None;
     }
     let texts = content.children.iter().filter(|block| is_text(block)).count();
@@ -483,6 +524,8 @@ mod tests {
             r#"{"content":[]}"#,
             r#"{"content":[{"type":"image","data":""}]}"#,
             r#"{"structuredContent":null}"#,
+            r#"{"content":[{"type":"resource","resource":{"uri":"a:b","text":"x"}}]}"#,
+            r#"{"content":[{"type":"text","text":"a"}],"structuredContent":{"r":[{"type":"text","text":"a"}]}}"#,
         ] {
             assert!(!same_as_whole(undecided), "{undecided}");
         }

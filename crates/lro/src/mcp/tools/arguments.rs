@@ -1,277 +1,287 @@
 //! Parses the arguments of the extraction tools.
 //!
-//! Numbers may be in quotes. An unknown name is an error that lists the known ones, because ignoring a
-//! filter would give a wrong answer.
+//! All tools accept the same arguments, so that a call with an argument of another tool is understood:
+//! what a tool does without them differs. `null` means absent, numbers and booleans may be in quotes,
+//! and other names that models use are accepted with a note. An unknown name is an error, because
+//! ignoring a filter would give a wrong answer.
+
+mod names;
 
 use std::collections::BTreeMap;
 
-use crate::{Query, QueryKind, Reply, Values};
-use lro_query::{Page, Total, read, search};
+use lro_query::{Offset, Page, read, search};
 use lro_spool::Address;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::json;
 use serde_json::value::RawValue;
+
+use self::names::{RECIPE_PARAMS, REFERENCES};
+use super::Tool;
+use crate::{Query, QueryKind, QueryTarget, Reply, Values};
 
 /// The default number of matching lines.
 const DEFAULT_MATCHES: u64 = 20;
 /// The maximum number of matching lines.
 const MAX_MATCHES: u64 = 500;
+/// The maximum number of groups in a reply.
+const MAX_GROUPS: u64 = 200;
 /// The maximum number of context lines around a match.
 const MAX_CONTEXT_LINES: u64 = 20;
 /// The default number of characters of a read; the limit of the reply may be lower.
 const DEFAULT_READ_CHARS: u64 = 6000;
+/// The characters of a name or of a parser's message in an error.
+const MAX_MESSAGE_CHARS: usize = 300;
 
 /// A query, and the format of its reply.
+#[derive(Debug)]
 pub(super) struct ParsedArguments {
     pub(super) query: Query,
     pub(super) format: ReplyFormat,
 }
 
 /// The format of a reply.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ReplyFormat {
     /// Strings without quotes and escapes.
     raw: bool,
-    /// The start of a range without a requested end.
-    open_start: Option<u64>,
+    /// What was understood differently from what was written.
+    notes: Vec<String>,
 }
 
 /// Invalid arguments.
 #[derive(Debug)]
 pub(super) struct ArgumentError {
     pub(super) message: String,
-    pub(super) hint: &'static str,
+    pub(super) hint: String,
 }
 
-/// The arguments that name a result: three alternatives.
-#[derive(Deserialize)]
-struct ResultSelector {
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    file_path: Option<String>,
-    filename: Option<String>,
+/// The arguments of a call by their proper names, without null.
+struct Arguments {
+    tool: Tool,
+    values: BTreeMap<&'static str, Box<RawValue>>,
+    notes: Vec<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Extract {
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    file_path: Option<String>,
-    filename: Option<String>,
-    #[serde(default, deserialize_with = "number")]
-    recipe: Option<u64>,
-    query: Option<String>,
-    #[serde(default)]
-    whole: bool,
-    sql: Option<String>,
-    #[serde(default)]
-    with: BTreeMap<String, String>,
-    #[serde(default)]
-    params: Option<Values>,
-    #[serde(default, deserialize_with = "number")]
-    limit: Option<u64>,
-    #[serde(default, deserialize_with = "number")]
-    offset: Option<u64>,
+/// Parses the arguments of a call. `links` says whether a call without a query returns a link.
+pub(super) fn parse(
+    tool: Tool,
+    arguments: &str,
+    links: bool,
+) -> Result<ParsedArguments, ArgumentError> {
+    let mut arguments = Arguments::parse(tool, arguments)?;
+    let address = arguments.address()?;
+    let part = arguments.number("part")?;
+    let target = arguments.target()?;
+    let raw = arguments.flag("raw")?;
+    // Answers are on one line each anyway.
+    arguments.flag("compact")?;
+    let (wanted, page) = arguments.query(links)?;
+    arguments.finish(&wanted)?;
+    let query = Query::new(address, wanted).page(page).part(part).target(target);
+    Ok(ParsedArguments { query, format: ReplyFormat { raw, notes: arguments.notes } })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Read {
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    file_path: Option<String>,
-    filename: Option<String>,
-    #[serde(default, deserialize_with = "number")]
-    start: Option<u64>,
-    #[serde(default, deserialize_with = "number")]
-    end: Option<u64>,
-    unit: Option<Unit>,
-    #[serde(default, deserialize_with = "number")]
-    part: Option<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Unit {
-    Characters,
-    Lines,
-    Records,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Search {
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    file_path: Option<String>,
-    filename: Option<String>,
-    pattern: String,
-    #[serde(default)]
-    case_sensitive: bool,
-    #[serde(default, deserialize_with = "number")]
-    max_results: Option<u64>,
-    #[serde(default, deserialize_with = "number")]
-    context: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Filter {
-    #[serde(rename = "ref")]
-    reference: Option<String>,
-    file_path: Option<String>,
-    filename: Option<String>,
-    query: String,
-    #[serde(default)]
-    whole: bool,
-    /// Ignored: answers are on one line each anyway.
-    #[serde(default, rename = "compact")]
-    _compact: bool,
-    #[serde(default)]
-    raw: bool,
-    #[serde(default, deserialize_with = "number")]
-    limit: Option<u64>,
-    #[serde(default, deserialize_with = "number")]
-    offset: Option<u64>,
-}
-
-/// Spec N1: a recipe, a filter or a statement, and only one of them.
-pub(super) fn extract(arguments: &str, links: bool) -> Result<ParsedArguments, ArgumentError> {
-    let Extract {
-        reference,
-        file_path,
-        filename,
-        recipe,
-        query,
-        whole,
-        sql,
-        with,
-        params,
-        limit,
-        offset,
-    } = parse(arguments)?;
-    let address = ResultSelector { reference, file_path, filename }.address()?;
-    let params = params.unwrap_or_default();
-    let wanted = match (recipe, query, sql) {
-        (Some(number), None, None) => QueryKind::Recipe { number, params },
-        (None, Some(filter), None) => QueryKind::Jq { filter, whole, params },
-        (None, None, Some(statement)) => {
-            let with = with
-                .into_iter()
-                .map(|(alias, reference)| Ok((alias, parse_address(&reference)?)))
-                .collect::<Result<_, ArgumentError>>()?;
-            QueryKind::Sql { statement, with, params }
+impl Arguments {
+    fn parse(tool: Tool, json: &str) -> Result<Self, ArgumentError> {
+        let members: RawMembers = serde_json::from_str(json).map_err(|error| {
+            let message: String = error.to_string().chars().take(MAX_MESSAGE_CHARS).collect();
+            ArgumentError::new(message, "Send the arguments as one JSON object.")
+        })?;
+        let mut arguments = Self { tool, values: BTreeMap::new(), notes: Vec::new() };
+        for (name, value) in members.0 {
+            if value.get() != "null" {
+                arguments.add(&name, value)?;
+            }
         }
-        (None, None, None) if links => QueryKind::Link,
-        (None, None, None) => {
-            return Err(ArgumentError::new(
-                "missing recipe, query or sql",
-                "Set one of recipe (1-10), query (jq) or sql.",
-            ));
-        }
-        _ => {
-            return Err(ArgumentError::new(
-                "recipe, query and sql are mutually exclusive",
-                "Set only one of them.",
-            ));
-        }
-    };
-    let page = Page { offset: offset.unwrap_or(0), limit: limit.unwrap_or(u64::MAX) };
-    Ok(ParsedArguments { query: Query { address, wanted, page }, format: ReplyFormat::default() })
-}
-
-/// Spec V1.
-pub(super) fn read(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
-    let Read { reference, file_path, filename, start, end, unit, part } = parse(arguments)?;
-    let address = ResultSelector { reference, file_path, filename }.address()?;
-    let start = start.unwrap_or(0);
-    if end.is_some_and(|end| end < start) {
-        return Err(ArgumentError::new(
-            "the range ends before it starts",
-            "start and end count from 0; end is not included.",
-        ));
+        Ok(arguments)
     }
-    let mut open_start = None;
-    let (unit, end) = match unit {
-        Some(Unit::Lines) => (read::ReadUnit::Lines, end),
-        Some(Unit::Records) => (read::ReadUnit::Records, end),
-        Some(Unit::Characters) | None => {
-            open_start = end.is_none().then_some(start);
-            (
-                read::ReadUnit::Characters,
-                Some(end.unwrap_or(start.saturating_add(DEFAULT_READ_CHARS))),
-            )
-        }
-    };
-    let mut parsed = ParsedArguments::new(
-        address,
-        QueryKind::Read { unit, start, end, part: part.unwrap_or(0) },
-    );
-    parsed.format.open_start = open_start;
-    Ok(parsed)
-}
 
-/// Spec V2.
-pub(super) fn search(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
-    let Search { reference, file_path, filename, pattern, case_sensitive, max_results, context } =
-        parse(arguments)?;
-    let address = ResultSelector { reference, file_path, filename }.address()?;
-    let case = if case_sensitive { search::Case::Sensitive } else { search::Case::Ignored };
-    let max_matches = max_results.unwrap_or(DEFAULT_MATCHES).min(MAX_MATCHES);
-    let context = context.unwrap_or(0).min(MAX_CONTEXT_LINES);
-    let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (most, context) = (to_usize(max_matches), to_usize(context));
-    Ok(ParsedArguments::new(address, QueryKind::Search { pattern, case, most, context }))
-}
-
-/// Spec V3.
-pub(super) fn query(arguments: &str) -> Result<ParsedArguments, ArgumentError> {
-    let Filter { reference, file_path, filename, query, whole, raw, limit, offset, .. } =
-        parse(arguments)?;
-    let address = ResultSelector { reference, file_path, filename }.address()?;
-    let wanted = QueryKind::Jq { filter: query, whole, params: Values::default() };
-    let page = Page { offset: offset.unwrap_or(0), limit: limit.unwrap_or(u64::MAX) };
-    Ok(ParsedArguments {
-        query: Query { address, wanted, page },
-        format: ReplyFormat { raw, open_start: None },
-    })
-}
-
-impl ParsedArguments {
-    fn new(address: Address, wanted: QueryKind) -> Self {
-        Self { query: Query { address, wanted, page: Page::ALL }, format: ReplyFormat::default() }
-    }
-}
-
-impl ReplyFormat {
-    /// Applies the format to a reply.
-    pub(super) fn apply(self, reply: &mut Reply) {
-        if let (Some(start), Total::Exactly(total)) = (self.open_start, reply.total) {
-            let end = start.saturating_add(reply.given);
-            reply.next = reply.next.or((end < total).then_some(end));
-        }
-        if !self.raw {
-            return;
-        }
-        let raw = |line: &str| match serde_json::from_str::<String>(line) {
-            Ok(text) => text,
-            Err(_) => line.to_owned(),
+    fn add(&mut self, name: &str, value: Box<RawValue>) -> Result<(), ArgumentError> {
+        let written: String = name.chars().take(MAX_MESSAGE_CHARS).collect();
+        let written = json!(written);
+        let Some(proper) = names::proper(name, self.tool) else {
+            let hint = match names::nearest(name) {
+                Some(nearest) => format!("Use {nearest} instead of {written}."),
+                None => format!("Omit it. The arguments are {}.", self.tool.arguments()),
+            };
+            return Err(ArgumentError::new(format!("unknown argument {written}"), hint));
         };
-        reply.body = reply.body.lines().map(|line| raw(line) + "\n").collect();
+        // The schema of a search says max_results.
+        if proper != name && !(proper == "limit" && name == "max_results") {
+            self.notes.push(format!("the argument {written} is read as {proper}"));
+        }
+        match self.values.insert(proper, value) {
+            Some(other) if other.get() != self.values[proper].get() => Err(ArgumentError::new(
+                format!("{proper} is set twice"),
+                format!("Set {proper} once."),
+            )),
+            _ => Ok(()),
+        }
     }
-}
 
-impl ArgumentError {
-    fn new(message: impl Into<String>, hint: &'static str) -> Self {
-        Self { message: message.into(), hint }
+    /// Spec N1: a recipe, a filter, a statement or a pattern, and only one of them. Without any, the
+    /// tool decides.
+    fn query(&mut self, links: bool) -> Result<(QueryKind, Page), ArgumentError> {
+        let recipe = self.number("recipe")?;
+        let (mut filter, mut statement) = (self.text("query")?, self.text("sql")?);
+        if statement.is_none() && filter.as_deref().is_some_and(is_statement) {
+            statement = filter.take();
+            self.notes.push("the argument query is read as sql".to_owned());
+        }
+        let pattern = self.text("pattern")?;
+        let wanted = match (recipe, filter, statement, pattern) {
+            (Some(number), None, None, None) => {
+                QueryKind::Recipe { number, params: self.recipe_params()? }
+            }
+            (None, Some(filter), None, None) => {
+                QueryKind::Jq { filter, whole: self.flag("whole")?, params: self.params()? }
+            }
+            (None, None, Some(statement), None) => {
+                // Statements are about all records anyway.
+                self.flag("whole")?;
+                QueryKind::Sql { statement, with: self.with()?, params: self.params()? }
+            }
+            (None, None, None, Some(pattern)) => return Ok((self.search(pattern)?, Page::ALL)),
+            (None, None, None, None) => return self.without_query(links),
+            _ => {
+                return Err(ArgumentError::new(
+                    "recipe, query, sql and pattern are mutually exclusive",
+                    "Set only one of them.",
+                ));
+            }
+        };
+        let offset = match self.offset("offset")? {
+            Some(Offset::FromEnd(count)) => {
+                return Err(ArgumentError::new(
+                    "a negative offset works with pattern only",
+                    format!(
+                        "For the last answers, use ORDER BY \u{2026} DESC LIMIT {count} in sql, or \
+                         query=\".[-{count}:][]\" with whole=true."
+                    ),
+                ));
+            }
+            Some(Offset::FromStart(offset)) => offset,
+            None => 0,
+        };
+        let limit = self.number("limit")?.unwrap_or(u64::MAX);
+        Ok((wanted, Page { offset, limit }))
     }
-}
 
-impl ResultSelector {
-    fn address(self) -> Result<Address, ArgumentError> {
+    fn without_query(&mut self, links: bool) -> Result<(QueryKind, Page), ArgumentError> {
+        let (message, hint) = match self.tool {
+            Tool::Read => return Ok((self.read()?, Page::ALL)),
+            Tool::Extract if links && self.values.is_empty() => {
+                return Ok((QueryKind::Link, Page::ALL));
+            }
+            Tool::Extract => {
+                ("missing recipe, query or sql", "Set one of recipe (1-10), query (jq) or sql.")
+            }
+            Tool::Search => ("missing pattern", "Set pattern=\"\u{2026}\", a regular expression."),
+            Tool::Query => ("missing query", "Set query=\"\u{2026}\", a jq filter."),
+        };
+        Err(ArgumentError::new(message, hint))
+    }
+
+    /// Spec V2.
+    fn search(&mut self, pattern: String) -> Result<QueryKind, ArgumentError> {
+        let sensitive = self.flag("case_sensitive")?;
+        let group_by = match self.text("group_by")? {
+            None => None,
+            Some(group) => match group.trim().parse().ok() {
+                Some(number) => Some(number),
+                None => Some(group_number(&pattern, group.trim()).ok_or_else(|| {
+                    ArgumentError::new("no such capture group", "As in group_by=1, or 0 for all.")
+                })?),
+            },
+        };
+        let limit = self.number("limit")?;
+        let most = match group_by {
+            Some(_) => limit.unwrap_or(MAX_GROUPS).min(MAX_GROUPS),
+            None => limit.unwrap_or(DEFAULT_MATCHES).min(MAX_MATCHES),
+        };
+        let context = self.number("context")?.unwrap_or(0).min(MAX_CONTEXT_LINES);
+        let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Ok(QueryKind::Search {
+            pattern,
+            case: if sensitive { search::Case::Sensitive } else { search::Case::Ignored },
+            most: to_usize(most),
+            context: to_usize(context),
+            offset: self.offset("offset")?.unwrap_or(Offset::FromStart(0)),
+            group_by: group_by.map(to_usize),
+        })
+    }
+
+    /// Spec V1.
+    fn read(&mut self) -> Result<QueryKind, ArgumentError> {
+        let tail = self.number("tail")?;
+        let start = match (self.offset("start")?, tail) {
+            (Some(start), _) => start,
+            (None, Some(count)) => Offset::FromEnd(count),
+            (None, None) => Offset::FromStart(0),
+        };
+        let end = match self.offset("end")? {
+            Some(Offset::FromEnd(_)) => {
+                return Err(ArgumentError::new(
+                    "end counts from the start",
+                    "Omit end to read to the end; start=-100 begins 100 units before it.",
+                ));
+            }
+            Some(Offset::FromStart(end)) => Some(end),
+            None => None,
+        };
+        if let (Offset::FromStart(start), Some(end)) = (start, end)
+            && end < start
+        {
+            return Err(ArgumentError::new(
+                "the range ends before it starts",
+                "start and end count from 0; end is not included.",
+            ));
+        }
+        let unit = self.text("unit")?.unwrap_or_default().to_ascii_lowercase();
+        let unit = match unit.trim_end_matches('s') {
+            "" if tail.is_some() => read::ReadUnit::Lines,
+            "" | "character" | "char" => read::ReadUnit::Characters,
+            "line" => read::ReadUnit::Lines,
+            "record" | "row" => read::ReadUnit::Records,
+            _ => {
+                return Err(ArgumentError::new(
+                    "unknown unit",
+                    "Set unit to \"characters\", \"lines\" or \"records\".",
+                ));
+            }
+        };
+        let default = match (unit, end) {
+            (read::ReadUnit::Characters, None) => DEFAULT_READ_CHARS,
+            _ => u64::MAX,
+        };
+        let most = self.number("limit")?.unwrap_or(default);
+        Ok(QueryKind::Read { unit, start, end, most })
+    }
+
+    /// Reports an argument that does not apply to this kind of query.
+    fn finish(&self, wanted: &QueryKind) -> Result<(), ArgumentError> {
+        let Some(name) = self.values.keys().next() else { return Ok(()) };
+        let kind = wanted.name();
+        let applies = match wanted {
+            QueryKind::Recipe { .. } => "params, limit, offset",
+            QueryKind::Jq { .. } => "whole, params, limit, offset, raw, part, target",
+            QueryKind::Sql { .. } => "with, params, limit, offset, part, target",
+            QueryKind::Search { .. } => {
+                "case_sensitive, limit, offset, context, group_by, part, target"
+            }
+            _ => "start, end, unit, limit, part, target",
+        };
+        Err(ArgumentError::new(
+            format!("{name} does not apply to this query ({kind})"),
+            format!("Omit {name}. These apply: {applies}."),
+        ))
+    }
+
+    fn address(&mut self) -> Result<Address, ArgumentError> {
         let mut named: Vec<Address> = Vec::new();
-        for text in [self.reference, self.file_path, self.filename].into_iter().flatten() {
+        for name in REFERENCES {
+            let Some(text) = self.text(name)? else { continue };
             let address = parse_address(&text)?;
             if named.iter().all(|other| other.id() != address.id()) {
                 named.push(address);
@@ -288,6 +298,161 @@ impl ResultSelector {
             }
         }
     }
+
+    fn target(&mut self) -> Result<QueryTarget, ArgumentError> {
+        match self.text("target")?.as_deref() {
+            None | Some("" | "records" | "data") => Ok(QueryTarget::Records),
+            Some("original" | "document") => Ok(QueryTarget::Original),
+            Some(_) => Err(ArgumentError::new(
+                "unknown target",
+                "Set target to \"records\" (the default) or \"original\".",
+            )),
+        }
+    }
+
+    fn recipe_params(&mut self) -> Result<Values, ArgumentError> {
+        let mut params = self.params()?;
+        for name in RECIPE_PARAMS {
+            if let Some(value) = self.values.remove(name) {
+                params.insert(name.to_owned(), value);
+            }
+        }
+        Ok(params)
+    }
+
+    fn params(&mut self) -> Result<Values, ArgumentError> {
+        self.object("params", "params={\"name\": \"value\"}")
+    }
+
+    fn with(&mut self) -> Result<BTreeMap<String, Address>, ArgumentError> {
+        let with: Values = self.object("with", "with={\"old\": \"lro:…\"}")?;
+        with.into_iter()
+            .filter(|(_, value)| value.get() != "null")
+            .map(|(alias, value)| {
+                let reference: String = serde_json::from_str(value.get()).unwrap_or_default();
+                Ok((alias, parse_address(&reference)?))
+            })
+            .collect()
+    }
+
+    /// An object, also as a string that contains it.
+    fn object(&mut self, name: &'static str, example: &str) -> Result<Values, ArgumentError> {
+        let Some(value) = self.values.remove(name) else { return Ok(Values::new()) };
+        let text = serde_json::from_str::<String>(value.get());
+        let json = text.as_deref().unwrap_or(value.get()).trim();
+        if json.is_empty() {
+            return Ok(Values::new());
+        }
+        serde_json::from_str(json).map_err(|_| {
+            ArgumentError::new(format!("{name} is not an object"), format!("As in {example}."))
+        })
+    }
+
+    /// A string. A number or a boolean counts as one.
+    fn text(&mut self, name: &'static str) -> Result<Option<String>, ArgumentError> {
+        let Some(value) = self.values.remove(name) else { return Ok(None) };
+        match value.get().as_bytes().first() {
+            Some(b'{' | b'[') => Err(ArgumentError::new(
+                format!("{name} is not a string"),
+                format!("As in {name}=\"\u{2026}\"."),
+            )),
+            Some(b'"') => match serde_json::from_str(value.get()) {
+                Ok(text) => Ok(Some(text)),
+                Err(error) => Err(ArgumentError::new(error.to_string(), "Send valid Unicode.")),
+            },
+            _ => Ok(Some(value.get().to_owned())),
+        }
+    }
+
+    fn flag(&mut self, name: &'static str) -> Result<bool, ArgumentError> {
+        match self.text(name)?.as_deref().map(str::trim) {
+            None | Some("" | "false" | "False" | "0" | "no") => Ok(false),
+            Some("true" | "True" | "1" | "yes") => Ok(true),
+            Some(_) => Err(ArgumentError::new(
+                format!("{name} is neither true nor false"),
+                format!("As in {name}=true."),
+            )),
+        }
+    }
+
+    fn number(&mut self, name: &'static str) -> Result<Option<u64>, ArgumentError> {
+        match self.offset(name)? {
+            None => Ok(None),
+            Some(Offset::FromStart(number)) => Ok(Some(number)),
+            Some(Offset::FromEnd(_)) => Err(not_a_number(name)),
+        }
+    }
+
+    /// A number, with or without quotes; a negative one counts from the end.
+    fn offset(&mut self, name: &'static str) -> Result<Option<Offset>, ArgumentError> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let text = text.trim();
+        if text.is_empty() || text == "null" {
+            return Ok(None);
+        }
+        let whole = text.strip_suffix(".0").unwrap_or(text);
+        let number = |digits: &str| digits.parse().map_err(|_| not_a_number(name));
+        Ok(Some(match whole.strip_prefix('-') {
+            Some(digits) => Offset::FromEnd(number(digits)?),
+            None => Offset::FromStart(number(whole)?),
+        }))
+    }
+}
+
+impl ReplyFormat {
+    /// Applies the format to a reply.
+    pub(super) fn apply(self, reply: &mut Reply) {
+        reply.notes.extend(self.notes);
+        if !self.raw {
+            return;
+        }
+        let raw = |line: &str| match serde_json::from_str::<String>(line) {
+            Ok(text) => text,
+            Err(_) => line.to_owned(),
+        };
+        reply.body = reply.body.lines().map(|line| raw(line) + "\n").collect();
+    }
+}
+
+impl ArgumentError {
+    fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+}
+
+/// Whether a filter is an SQL statement, perhaps in a code fence.
+fn is_statement(filter: &str) -> bool {
+    let filter = filter.trim().trim_start_matches("```").trim_start_matches("sql").trim_start();
+    let Some((word, rest)) = filter.split_once(char::is_whitespace) else { return false };
+    let rest = rest.trim_start();
+    word.eq_ignore_ascii_case("select") && !rest.starts_with(['(', '|'])
+        || word.eq_ignore_ascii_case("with") && rest.to_ascii_lowercase().contains(" as (")
+}
+
+/// The number of the capture group with this name.
+fn group_number(pattern: &str, name: &str) -> Option<u64> {
+    let (mut number, mut escaped) = (0, false);
+    for (at, c) in pattern.char_indices() {
+        let rest = &pattern[at..];
+        let named = rest.strip_prefix("(?P<").or_else(|| rest.strip_prefix("(?<"));
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '(' if named.is_some_and(|named| named.starts_with(&format!("{name}>"))) => {
+                return Some(number + 1);
+            }
+            '(' if named.is_some() || !rest.starts_with("(?") => number += 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn not_a_number(name: &str) -> ArgumentError {
+    ArgumentError::new(
+        format!("{name}: expected a whole number, 0 or more"),
+        format!("As in {name}=5."),
+    )
 }
 
 fn parse_address(text: &str) -> Result<Address, ArgumentError> {
@@ -299,21 +464,27 @@ fn parse_address(text: &str) -> Result<Address, ArgumentError> {
     })
 }
 
-fn parse<'a, T: Deserialize<'a>>(arguments: &'a str) -> Result<T, ArgumentError> {
-    serde_json::from_str(arguments).map_err(|error| {
-        let message: String = error.to_string().chars().take(300).collect();
-        ArgumentError::new(message, "See the tool's input schema.")
-    })
-}
+/// The members of an object in their order, duplicates included.
+struct RawMembers(Vec<(String, Box<RawValue>)>);
 
-/// Deserializes a number, with or without quotes.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
-    let Some(raw) = raw else { return Ok(None) };
-    let text = raw.get().trim_matches('"');
-    if text == "null" {
-        return Ok(None);
+impl<'de> Deserialize<'de> for RawMembers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = RawMembers;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawMembers, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(RawMembers(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
     }
-    let whole = text.strip_suffix(".0").unwrap_or(text);
-    whole.parse().map(Some).map_err(|_| D::Error::custom("expected a whole number, 0 or more"))
 }

@@ -1,0 +1,284 @@
+//! Runs SQL statements.
+
+use lro_query::Cancel;
+use lro_spool::StoredResult;
+
+use super::Extractor;
+use crate::extract_error::ExtractError;
+use crate::query::{Query, Reply, Values};
+
+impl Extractor {
+    /// Runs a statement on the table `results`, the other tables of the document and further results.
+    #[cfg_attr(
+        not(feature = "sql"),
+        expect(unused_variables, clippy::unused_self, reason = "the engine is not compiled in")
+    )]
+    pub(super) fn sql(
+        &self,
+        stored: &dyn StoredResult,
+        query: &Query,
+        statement: &str,
+        with: &[(&str, Box<dyn StoredResult>)],
+        values: &Values,
+        cancel: &Cancel,
+    ) -> Result<Reply, ExtractError> {
+        #[cfg(feature = "sql")]
+        if let Some((workers, limits)) = &self.workers {
+            let params = crate::query_source::params(values)?;
+            let run = run::SqlRun {
+                extractor: self,
+                workers,
+                limits,
+                stored,
+                query,
+                with,
+                params,
+                cancel,
+            };
+            return run.reply(statement);
+        }
+        Err(ExtractError::NotOffered { way: "sql" })
+    }
+}
+
+#[cfg(feature = "sql")]
+mod run {
+    use std::borrow::Cow;
+
+    use lro_query::sql::SqlQuery;
+    use lro_query::worker::Workers;
+    use lro_query::{
+        Alias, Answer, Bytes, Cancel, Limits, QueryError, QueryParams, QueryRequest, Source,
+        SyntaxProblem,
+    };
+    use lro_spool::{StoredResult, records_offset};
+    use serde_json::json;
+
+    use super::Extractor;
+    use crate::extract_error::ExtractError;
+    use crate::query::{Query, Reply, ReplyUnit};
+    use crate::query_source::{
+        element_records, has_records, is_json, line_records, read_all, records_path, selected_text,
+        sibling_tables, source, text_records,
+    };
+    use crate::repair::sql::{before_run, repair, unknown_table, with_column};
+    use crate::repair::{FieldPaths, normalized};
+
+    /// The mistakes in one statement that are corrected.
+    const MAX_REPAIRS: usize = 6;
+
+    /// A run of a statement, with corrections.
+    pub(super) struct SqlRun<'a> {
+        pub(super) extractor: &'a Extractor,
+        pub(super) workers: &'a Workers,
+        pub(super) limits: &'a Limits,
+        pub(super) stored: &'a dyn StoredResult,
+        pub(super) query: &'a Query,
+        pub(super) with: &'a [(&'a str, Box<dyn StoredResult>)],
+        pub(super) params: QueryParams,
+        pub(super) cancel: &'a Cancel,
+    }
+
+    /// The records of the table `results`, where they are not the stored ones.
+    enum SqlData {
+        Stored,
+        Lines(Vec<u8>),
+        Document(Vec<u8>),
+    }
+
+    impl SqlRun<'_> {
+        /// Runs the statement. If SQLite refuses it for a typical mistake, runs it again without the
+        /// mistake, and says so.
+        pub(super) fn reply(&self, statement: &str) -> Result<Reply, ExtractError> {
+            let data = self.data()?;
+            let further: Vec<Option<Vec<u8>>> = self
+                .with
+                .iter()
+                .map(|(_, stored)| text_records(&**stored))
+                .collect::<Result<_, ExtractError>>()?;
+            let mut statement = statement.to_owned();
+            let mut aliases: Vec<(Alias, String)> = Vec::new();
+            let mut notes = Vec::new();
+            while notes.len() < MAX_REPAIRS
+                && let Some(repair) = before_run(&statement)
+            {
+                notes.push(repair.note());
+                statement = repair.text;
+            }
+            loop {
+                let error = match self.run(&statement, &data, &aliases, &further) {
+                    Ok(answer) => {
+                        let page = self.query.page;
+                        let mut reply = self.extractor.worker_reply(&answer, ReplyUnit::Rows, page);
+                        reply.notes.extend(notes);
+                        Extractor::note_if_empty(
+                            &mut reply,
+                            self.stored,
+                            self.query,
+                            answer.records_read,
+                        );
+                        return Ok(reply);
+                    }
+                    Err(error) => error,
+                };
+                let ExtractError::Query(QueryError::Syntax { message, about }) = &error else {
+                    return Err(error);
+                };
+                if notes.len() == MAX_REPAIRS {
+                    return Err(error);
+                }
+                if let Some(unknown) = unknown_table(message)
+                    && !message.contains("results.")
+                {
+                    let Some((alias, table)) = self.alias(&unknown, &data, &aliases) else {
+                        return Err(self.unknown_table_error(error, &unknown));
+                    };
+                    notes.push(format!("the table {} is read as {table}", json!(unknown)));
+                    aliases.push((alias, table));
+                    continue;
+                }
+                let Some(repair) = repair(&self.fields(&data)?, &statement, message) else {
+                    let near = match about {
+                        SyntaxProblem::Column { near } => near.first(),
+                        _ => None,
+                    };
+                    let nearest = near.and_then(|name| with_column(&statement, message, name));
+                    return Err(match nearest {
+                        Some(nearest) => {
+                            let arguments = format!("sql={}", json!(nearest.text));
+                            error.corrected(self.extractor.call(self.stored, &arguments))
+                        }
+                        None => error,
+                    });
+                };
+                notes.push(repair.note());
+                statement = repair.text;
+            }
+        }
+
+        /// The records that the query selects.
+        fn data(&self) -> Result<SqlData, ExtractError> {
+            let Some(text) = selected_text(self.stored, self.query)? else {
+                return Ok(text_records(self.stored)?.map_or(SqlData::Stored, SqlData::Lines));
+            };
+            let text = read_all(&*text)?;
+            let is_part = self.query.part.unwrap_or(0) > 0;
+            if is_part && is_json(&text) {
+                return Ok(match element_records(&text) {
+                    Some(records) => SqlData::Lines(records),
+                    None => SqlData::Document(text),
+                });
+            }
+            Ok(SqlData::Lines(line_records(&text)))
+        }
+
+        fn run(
+            &self,
+            statement: &str,
+            data: &SqlData,
+            aliases: &[(Alias, String)],
+            further: &[Option<Vec<u8>>],
+        ) -> Result<Answer, ExtractError> {
+            let query = SqlQuery::new(statement).params(self.params.clone());
+            let bytes = match data {
+                SqlData::Stored => None,
+                SqlData::Lines(bytes) | SqlData::Document(bytes) => Some(Bytes(bytes)),
+            };
+            let main = match (data, &bytes) {
+                (SqlData::Document(_), Some(bytes)) => Source::document(bytes),
+                (_, bytes) => source(self.stored, bytes.as_ref())?,
+            };
+            let tables = match data {
+                SqlData::Stored => {
+                    let names = aliases.iter().map(|(_, table)| table.as_str());
+                    sibling_tables(
+                        self.stored,
+                        &names.chain([statement]).collect::<Vec<_>>().join(" "),
+                    )?
+                }
+                _ => Vec::new(),
+            };
+            let lines: Vec<Option<Bytes<'_>>> =
+                further.iter().map(|text| text.as_deref().map(Bytes)).collect();
+            let mut request = QueryRequest::sql(&query, main).page(self.query.page);
+            for (name, table) in &tables {
+                request = request.with(name.parse()?, Source::lines(&**table, 0));
+            }
+            for (alias, name) in aliases {
+                let sibling = tables.iter().find(|(table, _)| table == name);
+                let table = sibling.map_or(main, |(_, table)| Source::lines(&**table, 0));
+                request = request.with(alias.clone(), table);
+            }
+            for ((alias, stored), lines) in self.with.iter().zip(&lines) {
+                request = request.with(alias.parse()?, source(&**stored, lines.as_ref())?);
+            }
+            Ok(self.workers.run(&request, self.limits, self.cancel)?)
+        }
+
+        /// The table that an unknown name means: another table of the document, if only case, underscores
+        /// or a plural differ; `results`, if there is no other table or if it is the member with the
+        /// records.
+        fn alias(
+            &self,
+            unknown: &str,
+            data: &SqlData,
+            aliases: &[(Alias, String)],
+        ) -> Option<(Alias, String)> {
+            let alias: Alias = unknown.parse().ok()?;
+            if aliases.iter().any(|(known, _)| *known == alias) {
+                return None;
+            }
+            let sidecar = &self.stored.listed().sidecar;
+            let name = |name: &str| normalized(name).trim_end_matches('s').to_owned();
+            let is_same = |other: &str| name(other) == name(unknown);
+            let path = sidecar.envelope.as_ref().map(records_path).unwrap_or_default();
+            let results = || Some((alias.clone(), "results".to_owned()));
+            if !matches!(data, SqlData::Stored) || path.iter().any(|member| is_same(member)) {
+                return results();
+            }
+            if let Some(table) = sidecar.tables.iter().find(|table| is_same(&table.name)) {
+                return Some((alias.clone(), table.name.clone()));
+            }
+            let is_only = sidecar.tables.is_empty() && self.other_member(unknown).is_none();
+            if is_only && aliases.is_empty() { results() } else { None }
+        }
+
+        /// The member of the document with this name that has no records.
+        fn other_member(&self, unknown: &str) -> Option<String> {
+            let envelope = self.stored.listed().sidecar.envelope.as_ref()?;
+            let path = records_path(envelope);
+            lro_json::Members::new(envelope.json.as_bytes())?
+                .map_while(Result::ok)
+                .filter_map(|(name, _)| lro_json::decode(name))
+                .find(|name| {
+                    name.eq_ignore_ascii_case(unknown)
+                        && path.first().is_none_or(|first| first.as_str() != &**name)
+                })
+                .map(Cow::into_owned)
+        }
+
+        /// A member of the document that is no table is read by a filter.
+        fn unknown_table_error(&self, error: ExtractError, unknown: &str) -> ExtractError {
+            match self.other_member(unknown) {
+                Some(name) => {
+                    let filter = json!(format!(".[{}]", json!(name)));
+                    let arguments = format!("query={filter}, target=\"original\"");
+                    error.corrected(self.extractor.call(self.stored, &arguments))
+                }
+                None => error,
+            }
+        }
+
+        fn fields(&self, data: &SqlData) -> Result<FieldPaths, ExtractError> {
+            Ok(match data {
+                SqlData::Lines(bytes) | SqlData::Document(bytes) => {
+                    FieldPaths::read(&Bytes(bytes), 0)?
+                }
+                SqlData::Stored if has_records(self.stored) => {
+                    FieldPaths::read(self.stored, records_offset(self.stored)?)?
+                }
+                SqlData::Stored => FieldPaths::read(self.stored, 0)?,
+            })
+        }
+    }
+}
