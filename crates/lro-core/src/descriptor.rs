@@ -8,10 +8,11 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::around::{self, Around, Note, OuterMember, TableNote};
+use super::around::{self, Around, Note, OuterMember};
 use super::guidance::{JqRecipe, OptionalFields, recipes};
 use super::operation::{Detail, saturating};
 use super::reference::Location;
+use super::table_note::{TableNote, tables};
 use crate::guidance::{self, Extraction, RecipeListing};
 use crate::operation::Operation;
 use crate::preview::{Preview, PreviewExtent};
@@ -358,7 +359,7 @@ impl DescriptorInput<'_> {
             readable_path: self.readable_path,
             parts: u32::try_from(self.further_texts.len() + 1).ok().filter(|parts| *parts > 1),
             around: Around::new(&members, around_budget),
-            tables: around::tables(self.found.records(), &self.survey.tables),
+            tables: tables(self.found.records(), &self.survey.tables),
             notes,
             preview,
             preview_cut,

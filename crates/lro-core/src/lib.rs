@@ -36,12 +36,13 @@ mod sanitize;
 mod shape;
 mod stats;
 pub mod suggest;
+mod table_note;
 pub mod threshold;
 pub mod tokens;
 pub mod tool_result;
 
 pub use argument_digest::argument_digest;
-pub use around::{Around, Note, OuterMember, TableNote, outer_members, texts_around};
+pub use around::{Around, Note, OuterMember, outer_members, texts_around};
 pub use decide::{
     Assessment, LinesError, assess, assess_detected_result, assess_payload, assess_result,
     payload_record_lines, record_lines,
@@ -63,6 +64,7 @@ pub use reference::{InvalidReference, Location, Reference, ResultId};
 pub use sanitize::{escape_invisible, escape_invisible_json, excerpt, is_invisible, is_visible};
 pub use shape::{OmittedFields, Presence, Shape};
 pub use stats::{RecordStats, TableStats};
+pub use table_note::TableNote;
 pub use threshold::{
     DEFAULT_GENERIC_THRESHOLD_TOKENS, DEFAULT_OFFLOAD_THRESHOLD_TOKENS, FixedPolicy, Policies,
     Policy, Rules, Threshold,

@@ -148,7 +148,7 @@ impl ExtractError {
                 format!("{hint}{end} Call again with {arguments}")
             }
             Self::NoPart { further: 0, .. } => {
-                "The result has no text parts: omit part.".to_owned()
+                "The result has no text parts: omit part. Call again with part=0".to_owned()
             }
             Self::NoPart { further, .. } => {
                 format!("part=0 is the data; text parts are 1 to {further}.")

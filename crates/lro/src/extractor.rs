@@ -28,6 +28,7 @@ use crate::query::{
     LinkProvider, Query, QueryKind, QueryTarget, Reply, ReplyBuilder, ReplyUnit, Spools, Values,
 };
 use crate::query_source::has_records;
+use crate::repair;
 
 /// Runs queries on stored results.
 pub struct Extractor {
@@ -227,7 +228,7 @@ impl Extractor {
         let header = &stored.listed().sidecar.header;
         let is_data = query.part.unwrap_or(0) == 0 && query.target == QueryTarget::Records;
         if header.schema_version != MIF_SCHEMA_VERSION || !has_records(stored) || !is_data {
-            return Err(ExtractError::NoMemories);
+            return Err(self.no_memories(stored, values));
         }
         let detail = match &*header.detail {
             "light" => Detail::Light,
@@ -267,6 +268,24 @@ impl Extractor {
         Ok(reply)
     }
 
+    /// A recipe for a keyword is a search.
+    fn no_memories(&self, stored: &dyn StoredResult, values: &Values) -> ExtractError {
+        let error = ExtractError::NoMemories;
+        let text = values.values().find_map(|value| param_text(value.get()).ok().flatten());
+        match (text, self.reader) {
+            (Some(text), Reader::Model) => {
+                let reference = stored.listed().id().reference().to_string();
+                let pattern = repair::pattern::escape(&text);
+                error.corrected(format!(
+                    "search_large_output(ref={}, pattern={})",
+                    json!(reference),
+                    json!(pattern)
+                ))
+            }
+            _ => error,
+        }
+    }
+
     /// The reply with the answers of a worker, within the token limit.
     #[cfg(any(feature = "jq", feature = "sql"))]
     fn worker_reply(&self, answer: &lro_query::Answer, unit: ReplyUnit, page: Page) -> Reply {
@@ -295,7 +314,8 @@ impl Extractor {
         if let Total::Exactly(number @ 1..) = total
             && page.offset >= number
         {
-            reply.notes.push(format!("the last answer is offset={}", number - 1));
+            let last = number - 1;
+            reply.notes.push(format!("the last answer is offset={last}. Call again with offset=0"));
         }
         if let Some(failed) = &answer.failed {
             reply.notes.push(format!(

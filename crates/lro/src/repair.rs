@@ -12,7 +12,7 @@ pub(crate) mod pattern;
 pub(crate) mod sql;
 
 #[cfg(any(feature = "jq", feature = "sql"))]
-pub(crate) use fields::FieldPaths;
+pub(crate) use fields::{FieldPaths, Kinds};
 
 /// A corrected text, and what was changed.
 #[cfg(any(feature = "jq", feature = "sql"))]

@@ -7,9 +7,11 @@
 //! text, as for JSON.
 
 mod aligned;
+mod line_buffer;
 mod logfmt;
 mod prefixed;
 mod ruled;
+mod writer;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,11 +21,11 @@ use memchr::memchr_iter;
 use serde::Serialize;
 
 use super::table::{
-    Column, Delimiter, Labels, MAX_COLUMNS, MAX_ROW_BYTES, Overflow, Rows, columns_from_header,
-    labels, write_cell, write_row,
+    Column, Delimiter, MAX_COLUMNS, MAX_ROW_BYTES, Overflow, Rows, columns_from_header,
 };
-use super::{BYTE_ORDER_MARK, PayloadChanged, RecordForm};
-use lro_json::encode;
+use super::{BYTE_ORDER_MARK, RecordForm};
+use line_buffer::LineBuffer;
+pub(super) use writer::TextTableLines;
 
 /// The fewest rows of a table.
 const MIN_ROWS: u64 = 10;
@@ -503,149 +505,4 @@ impl Columns {
         }
         true
     }
-}
-
-/// Writes the rows of a table as record lines, in the second pass.
-pub(super) struct TextTableLines {
-    layout: TextLayout,
-    skipped: usize,
-    labels: Labels,
-    /// Whether a column is numeric, for lines with keys of their own.
-    numeric: HashMap<String, bool>,
-    source: RowSource,
-}
-
-impl TextTableLines {
-    pub(super) fn new(layout: &TextLayout, columns: &[Column]) -> Self {
-        let by_name = columns.iter().map(|column| (column.name.clone(), column.numeric));
-        Self {
-            layout: layout.clone(),
-            skipped: 0,
-            labels: labels(columns),
-            numeric: by_name.collect(),
-            source: RowSource::new(layout.kind),
-        }
-    }
-
-    /// Appends the lines of the rows that end in `chunk`; an empty chunk ends the table.
-    pub(super) fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
-        let mut written = Ok(());
-        let Self { layout, skipped, labels, numeric, source } = self;
-        let mut is_header = || {
-            let header = *skipped < layout.header_lines;
-            *skipped += usize::from(header);
-            header
-        };
-        match source {
-            RowSource::Delimited(rows) => {
-                let read = rows.feed(chunk, |row, _| {
-                    if !is_header() {
-                        written = write_row(row.cells(), labels, out);
-                    }
-                    written.is_ok()
-                });
-                read.map_err(|Overflow| PayloadChanged)?;
-            }
-            RowSource::Lines(lines) => {
-                let mut each = |line: Option<&[u8]>, _| {
-                    written = match line.and_then(|line| std::str::from_utf8(line).ok()) {
-                        None => Err(PayloadChanged),
-                        Some(_) if is_header() => Ok(()),
-                        Some(line) => write_line(line, layout, labels, numeric, out),
-                    };
-                    written.is_ok()
-                };
-                if chunk.is_empty() {
-                    lines.finish(&mut each);
-                } else {
-                    lines.feed(chunk, &mut each);
-                }
-            }
-        }
-        written
-    }
-}
-
-fn write_line(
-    line: &str,
-    layout: &TextLayout,
-    labels: &Labels,
-    numeric: &HashMap<String, bool>,
-    out: &mut Vec<u8>,
-) -> Result<(), PayloadChanged> {
-    match layout.kind {
-        LayoutKind::PrefixedJson => {
-            let (prefix, json) = prefixed::split(line).ok_or(PayloadChanged)?;
-            prefixed::write(prefix, json, out);
-        }
-        LayoutKind::Logfmt => {
-            for (i, pair) in logfmt::pairs(line).ok_or(PayloadChanged)?.iter().enumerate() {
-                out.push(if i == 0 { b'{' } else { b',' });
-                out.extend_from_slice(encode(&pair.key).as_bytes());
-                out.push(b':');
-                let numeric = *numeric.get(pair.key.as_ref()).ok_or(PayloadChanged)?;
-                match pair.value {
-                    logfmt::Value::Quoted(inside) => logfmt::write_quoted(inside, out),
-                    logfmt::Value::Bare(text) => write_cell(text.as_bytes(), numeric, out)?,
-                }
-            }
-            out.extend_from_slice(b"}\n");
-        }
-        _ => match layout.split(line) {
-            Split::Skip => {}
-            Split::End => return Err(PayloadChanged),
-            Split::Row(cells) => {
-                write_row(cells.iter().map(|cell| cell.as_bytes()), labels, out)?;
-            }
-        },
-    }
-    Ok(())
-}
-
-/// Splits chunks into lines.
-#[derive(Default)]
-struct LineBuffer {
-    /// The beginning of a line that the last chunk did not end.
-    partial: Vec<u8>,
-}
-
-impl LineBuffer {
-    /// Calls `each` with every line that ends in `chunk` and its size, until it returns false. A line
-    /// that is too long is `None`.
-    fn feed(&mut self, chunk: &[u8], mut each: impl FnMut(Option<&[u8]>, usize) -> bool) {
-        for part in chunk.split_inclusive(|b| *b == b'\n') {
-            let more = match (part.strip_suffix(b"\n"), self.partial.is_empty()) {
-                (Some(line), true) => each(checked(line), part.len()),
-                (Some(line), false) => {
-                    self.partial.extend_from_slice(line);
-                    let line = std::mem::take(&mut self.partial);
-                    let more = each(checked(&line), line.len() + 1);
-                    self.partial = line;
-                    self.partial.clear();
-                    more
-                }
-                (None, _) => {
-                    self.partial.extend_from_slice(part);
-                    self.partial.len() <= MAX_ROW_BYTES || each(None, 0)
-                }
-            };
-            if !more {
-                return;
-            }
-        }
-    }
-
-    /// Ends the text: the rest is a line.
-    fn finish(&mut self, mut each: impl FnMut(Option<&[u8]>, usize) -> bool) {
-        if !self.partial.is_empty() {
-            let line = std::mem::take(&mut self.partial);
-            each(checked(&line), line.len());
-        }
-    }
-}
-
-/// A line without its carriage return, if it is not too long.
-fn checked(line: &[u8]) -> Option<&[u8]> {
-    let text = line.strip_suffix(b"\r").unwrap_or(line);
-    Some(text).filter(|_| line.len() <= MAX_ROW_BYTES)
 }

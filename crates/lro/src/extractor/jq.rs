@@ -100,6 +100,13 @@ mod run {
                 filter = repair.text;
             }
             let data = self.data()?;
+            while notes.len() < MAX_REPAIRS
+                && data.layout == RecordLayout::Lines
+                && let Some(repair) = jq::other_type(&filter, || self.fields(&data))?
+            {
+                notes.push(repair.note());
+                filter = repair.text;
+            }
             let mut result = self.run_on(&data, &filter, whole);
             while notes.len() < MAX_REPAIRS
                 && let Err(ExtractError::Query(QueryError::Syntax { .. })) = &result
@@ -158,8 +165,15 @@ mod run {
                 return Ok(self.finish(filter, &answer));
             }
             if whole {
-                let answer = run(JqQuery::whole(filter))?;
-                return Ok(self.finish(filter, &answer));
+                let (filter, notes) = self.with_names_of_records(data, filter)?;
+                let mut reply = self.finish(&filter, &run(JqQuery::whole(&filter))?);
+                reply.notes.extend(notes);
+                return Ok(reply);
+            }
+            if jq::is_for_maps(filter)
+                && let Some(reply) = self.on_map(filter)?
+            {
+                return Ok(reply);
             }
             if self.reads_a_member(filter)
                 && let Some(reply) = self.on_original(filter)?
@@ -211,8 +225,15 @@ mod run {
                 }))
             };
             let over_all = "the filter ran once on the array of all records, as with whole=true";
-            if let Some(answer) = run(JqQuery::whole(filter))? {
-                return Ok(Some(self.with_note(filter, &answer, over_all.to_owned())));
+            if self.fields(data)?.are_lines()
+                && let Some(reply) = self.on_text(data, filter)?
+            {
+                return Ok(Some(reply));
+            }
+            let (renamed, mut notes) = self.with_names_of_records(data, filter)?;
+            if let Some(answer) = run(JqQuery::whole(&renamed))? {
+                notes.push(over_all.to_owned());
+                return Ok(Some(self.with_note(&renamed, &answer, notes.join("; "))));
             }
             if let Some(reply) = self.on_original(filter)? {
                 return Ok(Some(reply));
@@ -228,6 +249,67 @@ mod run {
                 return Ok(Some(self.with_note(&repair.text, &answer, repair.note())));
             }
             Ok(None)
+        }
+
+        /// The filter with names as the records have them.
+        fn with_names_of_records(
+            &self,
+            data: &JqData<'_>,
+            filter: &str,
+        ) -> Result<(String, Vec<String>), ExtractError> {
+            let fields = self.fields(data)?;
+            let (mut filter, mut notes) = (filter.to_owned(), Vec::new());
+            while notes.len() < MAX_REPAIRS
+                && let Some(repair) = jq::same_fields(&filter, &fields)
+            {
+                notes.push(repair.note());
+                filter = repair.text;
+            }
+            notes.dedup();
+            Ok((filter, notes))
+        }
+
+        /// Runs the filter on the map that the records are from.
+        fn on_map(&self, filter: &str) -> Result<Option<Reply>, ExtractError> {
+            let sidecar = &self.stored.listed().sidecar;
+            let is_data = self.query.part.unwrap_or(0) == 0;
+            if sidecar.content != StoredForm::Map || !is_data {
+                return Ok(None);
+            }
+            let path = sidecar.envelope.as_ref().map(records_path).unwrap_or_default();
+            let path: String = path.iter().map(|name| format!("[{}]", json!(name))).collect();
+            let on_map = format!(".{path} | {filter}");
+            let Some(original) = original_document(self.stored)? else { return Ok(None) };
+            let answer = self.run(JqQuery::each(on_map), Source::document(&*original));
+            let answer = answer.ok().filter(|answer| answer.failed.is_none());
+            let note = "the filter ran on the original map, as with target=\"original\"";
+            Ok(answer.map(|answer| self.with_note(filter, &answer, note.to_owned())))
+        }
+
+        /// Runs a filter for strings on the lines of a text, or on the text as one string.
+        fn on_text(&self, data: &JqData<'_>, filter: &str) -> Result<Option<Reply>, ExtractError> {
+            let answered = |answer: Result<Answer, ExtractError>| {
+                answer.ok().filter(|answer| answer.failed.is_none() && answer.given > 0)
+            };
+            // A filter with line breaks is for the whole text.
+            if filter.contains("\\n") {
+                let selected = selected_text(self.stored, self.query)?;
+                let text = match selected {
+                    Some(text) => read_all(&*text)?,
+                    None => read_all(&*original_text(self.stored)?)?,
+                };
+                let text = json!(String::from_utf8_lossy(&text)).to_string();
+                let text = Owned(text.into_bytes());
+                let answer = self.run(JqQuery::each(filter), Source::document(&text));
+                if let Some(answer) = answered(answer) {
+                    let note = "the filter ran on the text as one string";
+                    return Ok(Some(self.with_note(filter, &answer, note.to_owned())));
+                }
+            }
+            let on_lines = format!(".text | {filter}");
+            let answer = self.run(JqQuery::each(&on_lines), data.source(self.stored)?);
+            let note = "the filter ran on the text of each line";
+            Ok(answered(answer).map(|answer| self.with_note(&on_lines, &answer, note.to_owned())))
         }
 
         /// Runs the filter with fields whose names differ from unknown ones in case and underscores only.

@@ -64,7 +64,10 @@ fn reply(piece: Piece, request: &ReadRequest) -> Reply {
         notes.push(format!("from start={}", piece.given.start));
     }
     if piece.total > 0 && piece.given.start >= piece.total {
-        notes.push(format!("the last of them is start={}", piece.total - 1));
+        let count = request.end.map_or(1, |end| end.saturating_sub(piece.given.start)).max(1);
+        let count = count.min(piece.total);
+        let last = piece.total - 1;
+        notes.push(format!("the last of them is start={last}. Call again with start=-{count}"));
     }
     if let Some(cut) = piece.cut {
         notes.push(format!(

@@ -11,7 +11,7 @@ use super::Extractor;
 use crate::extract_error::ExtractError;
 use crate::outside::{Outside, line_format, matches};
 use crate::query::{Query, QueryKind, QueryTarget, Reply, ReplyUnit, match_to_json};
-use crate::query_source::{has_records, selected_text};
+use crate::query_source::{has_records, original_text, selected_text};
 use crate::repair::pattern::{readings, without_look_around};
 
 /// The matches outside the records that come before those in the records.
@@ -82,7 +82,44 @@ impl Extractor {
                 is_selected: false,
             },
         };
-        self.search_readings(&searched, pattern, arguments)
+        let reply = self.search_readings(&searched, pattern, arguments)?;
+        if reply.total.number() == 0
+            && let Some(found) = self.search_original(&searched, query, pattern, arguments)?
+        {
+            return Ok(found);
+        }
+        Ok(reply)
+    }
+
+    /// Searches the original, in which the records may be spelled differently. `None` if nothing is
+    /// found there either.
+    fn search_original(
+        &self,
+        searched: &Searched<'_>,
+        query: &Query,
+        pattern: &str,
+        arguments: SearchArguments,
+    ) -> Result<Option<Reply>, ExtractError> {
+        let stored = searched.stored;
+        if searched.is_selected || query.part.is_some() || !has_records(stored) {
+            return Ok(None);
+        }
+        let Ok(original) = original_text(stored) else { return Ok(None) };
+        let original = Searched {
+            stored,
+            main: &*original,
+            begin: 0,
+            format: LineFormat::Text,
+            outside: Outside::default(),
+            is_selected: true,
+        };
+        let Ok(mut reply) = self.search_pattern(&original, pattern, arguments) else {
+            return Ok(None);
+        };
+        let note = "found in the original, as with target=\"original\": records are stored in \
+                    another spelling";
+        reply.notes.insert(0, note.to_owned());
+        Ok((reply.total.number() > 0).then_some(reply))
     }
 
     /// Searches for a pattern, and for other readings of it if it is invalid or matches nothing.
@@ -105,6 +142,10 @@ impl Extractor {
         };
         let mut valid = None;
         for reading in other_readings {
+            let mut arguments = arguments;
+            if reading.is_grouped {
+                arguments.group_by = arguments.group_by.map(|number| number + 1);
+            }
             let Ok(mut reply) = self.search_pattern(searched, &reading.pattern, arguments) else {
                 continue;
             };
@@ -189,7 +230,8 @@ impl Extractor {
         if total.number() == 0 {
             reply.notes.push(format!("no match in {}", searched.describe(totals.lines)));
         } else if reply.given == 0 {
-            reply.notes.push(format!("the last match is offset={}", total.number() - 1));
+            let last = total.number() - 1;
+            reply.notes.push(format!("the last match is offset={last}. Call again with offset=0"));
         }
         if totals.outside > 0 {
             reply.notes.push(format!(

@@ -61,8 +61,10 @@ mod run {
         element_records, has_records, is_json, line_records, read_all, records_path, selected_text,
         sibling_tables, source, text_records,
     };
-    use crate::repair::sql::{before_run, repair, unknown_table, with_column};
-    use crate::repair::{FieldPaths, normalized};
+    use crate::repair::sql::{
+        before_run, group_by, other_type, repair, unknown_table, with_similar_column,
+    };
+    use crate::repair::{FieldPaths, Repair, normalized};
 
     /// The mistakes in one statement that are corrected.
     const MAX_REPAIRS: usize = 6;
@@ -100,60 +102,84 @@ mod run {
             let mut aliases: Vec<(Alias, String)> = Vec::new();
             let mut notes = Vec::new();
             while notes.len() < MAX_REPAIRS
-                && let Some(repair) = before_run(&statement)
+                && let Some(repair) = self.before_run(&data, &statement)?
             {
                 notes.push(repair.note());
                 statement = repair.text;
             }
+            // The error that a guess answers: the caller decides whether the guess is right.
+            let mut guessed: Option<ExtractError> = None;
             loop {
                 let error = match self.run(&statement, &data, &aliases, &further) {
                     Ok(answer) => {
-                        let page = self.query.page;
-                        let mut reply = self.extractor.worker_reply(&answer, ReplyUnit::Rows, page);
-                        reply.notes.extend(notes);
-                        Extractor::note_if_empty(
-                            &mut reply,
-                            self.stored,
-                            self.query,
-                            answer.records_read,
-                        );
-                        return Ok(reply);
+                        let Some(error) = guessed else {
+                            return Ok(self.finish(&answer, &data, notes));
+                        };
+                        let arguments = format!("sql={}", json!(statement));
+                        return Err(error.corrected(self.extractor.call(self.stored, &arguments)));
                     }
                     Err(error) => error,
                 };
                 let ExtractError::Query(QueryError::Syntax { message, about }) = &error else {
-                    return Err(error);
+                    return Err(guessed.unwrap_or(error));
                 };
                 if notes.len() == MAX_REPAIRS {
-                    return Err(error);
+                    return Err(guessed.unwrap_or(error));
                 }
                 if let Some(unknown) = unknown_table(message)
                     && !message.contains("results.")
                 {
                     let Some((alias, table)) = self.alias(&unknown, &data, &aliases) else {
-                        return Err(self.unknown_table_error(error, &unknown));
+                        return Err(guessed.unwrap_or(self.unknown_table_error(error, &unknown)));
                     };
                     notes.push(format!("the table {} is read as {table}", json!(unknown)));
                     aliases.push((alias, table));
                     continue;
                 }
-                let Some(repair) = repair(&self.fields(&data)?, &statement, message) else {
-                    let near = match about {
-                        SyntaxProblem::Column { near } => near.first(),
-                        _ => None,
-                    };
-                    let nearest = near.and_then(|name| with_column(&statement, message, name));
-                    return Err(match nearest {
-                        Some(nearest) => {
-                            let arguments = format!("sql={}", json!(nearest.text));
-                            error.corrected(self.extractor.call(self.stored, &arguments))
-                        }
-                        None => error,
-                    });
+                let fields = self.fields(&data)?;
+                if let Some(repair) = repair(&fields, &statement, message) {
+                    notes.push(repair.note());
+                    statement = repair.text;
+                    continue;
+                }
+                let near: &[String] = match about {
+                    SyntaxProblem::Column { near } => near,
+                    _ => &[],
                 };
-                notes.push(repair.note());
-                statement = repair.text;
+                let Some(guess) = with_similar_column(&fields, &statement, message, near) else {
+                    return Err(guessed.unwrap_or(error));
+                };
+                notes.push(guess.note());
+                statement = guess.text;
+                guessed.get_or_insert(error);
             }
+        }
+
+        /// Corrects mistakes that SQLite accepts.
+        fn before_run(
+            &self,
+            data: &SqlData,
+            statement: &str,
+        ) -> Result<Option<Repair>, ExtractError> {
+            match before_run(statement).or_else(|| group_by(statement)) {
+                Some(repair) => Ok(Some(repair)),
+                None => other_type(statement, || self.fields(data)),
+            }
+        }
+
+        fn finish(&self, answer: &Answer, data: &SqlData, notes: Vec<String>) -> Reply {
+            let page = self.query.page;
+            let mut reply = self.extractor.worker_reply(answer, ReplyUnit::Rows, page);
+            reply.notes.extend(notes);
+            // A table that is read twice has its records once.
+            let records = match data {
+                SqlData::Stored if has_records(self.stored) => {
+                    answer.records_read.min(self.stored.listed().sidecar.header.count as u64)
+                }
+                _ => answer.records_read,
+            };
+            Extractor::note_if_empty(&mut reply, self.stored, self.query, records);
+            reply
         }
 
         /// The records that the query selects.

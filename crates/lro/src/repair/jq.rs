@@ -1,6 +1,11 @@
 //! Corrects typical mistakes in jq filters.
 
+mod comparison;
+mod field_case;
+
 use super::{FieldPaths, Repair};
+pub(crate) use comparison::other_type;
+pub(crate) use field_case::same_fields;
 
 /// Corrects mistakes that jq accepts with another meaning: the command around the filter, `=` in a
 /// condition, and a comma between arguments.
@@ -119,6 +124,14 @@ pub(crate) fn over_the_array(filter: &str) -> Option<String> {
     let path = &filter[start..end];
     (path.len() > 1 && path.starts_with('.'))
         .then(|| format!("{}.{}", &filter[..start], &filter[end..]))
+}
+
+/// Whether the filter reads its input as a map, as in `to_entries[] | …`.
+pub(crate) fn is_for_maps(filter: &str) -> bool {
+    let filter = filter.trim_start().trim_start_matches(['[', '(']).trim_start();
+    let filter = filter.strip_prefix(". |").map_or(filter, str::trim_start);
+    let end = filter.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(filter.len());
+    ["to_entries", "with_entries", "keys", "keys_unsorted", "map_values"].contains(&&filter[..end])
 }
 
 /// Whether the filter begins with an element or a range of its input, as in `.[0]` or `.[:5]`.
@@ -373,6 +386,8 @@ mod tests {
         assert!(is_for_arrays("length") && is_for_arrays("[.[] | .x] | add"));
         assert!(is_for_arrays(". | length") && is_for_arrays("limit(5; .[])"));
         assert!(!is_for_arrays(".tags | length") && !is_for_arrays("mapper"));
+        assert!(is_for_maps("[to_entries[] | .value]") && is_for_maps(". | keys[]"));
+        assert!(!is_for_maps(".a | to_entries") && !is_for_maps("keys_of"));
         assert!(begins_with_index(".[0].a") && begins_with_index("[.[-5:][] | .a]"));
         assert!(!begins_with_index(".[] | .a") && !begins_with_index(".a[0]"));
         assert!(!is_for_arrays("first(.tags[])") && !is_for_arrays("any(.tags[]; . == 1)"));

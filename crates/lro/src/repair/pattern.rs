@@ -5,6 +5,8 @@
 pub(crate) struct Reading {
     pub(crate) pattern: String,
     pub(crate) note: &'static str,
+    /// Whether group 1 is the former whole match, and the former groups follow it.
+    pub(crate) is_grouped: bool,
 }
 
 /// The characters with a meaning in a regular expression.
@@ -15,7 +17,7 @@ pub(crate) fn readings(pattern: &str) -> Vec<Reading> {
     let mut readings = Vec::new();
     let mut add = |pattern: String, note| {
         if !pattern.is_empty() && readings.iter().all(|known: &Reading| known.pattern != pattern) {
-            readings.push(Reading { pattern, note });
+            readings.push(Reading { pattern, note, is_grouped: false });
         }
     };
     if pattern.contains("\": ") {
@@ -69,20 +71,20 @@ fn without_command(pattern: &str) -> Option<&str> {
 /// precede, which is the same as being a part of the match.
 pub(crate) fn without_look_around(pattern: &str) -> Option<Reading> {
     let note = "the look-around is read as a part of the match: the same lines match";
-    let reading = |pattern: String| Some(Reading { pattern, note });
+    let reading = |pattern: String| Some(Reading { pattern, note, is_grouped: true });
     if let Some((before, behind)) = pattern.split_once("(?=")
         && behind.ends_with(')')
         && !before.contains("(?")
         && !behind.contains("(?")
         && is_balanced(&behind[..behind.len() - 1])
     {
-        return reading(format!("{before}(?:{behind}"));
+        return reading(format!("({before})(?:{behind}"));
     }
     let (inside, rest) = pattern.strip_prefix("(?<=")?.split_once(')')?;
     if inside.contains('(') || rest.contains("(?") {
         return None;
     }
-    reading(format!("(?:{inside}){rest}"))
+    reading(format!("(?:{inside})({rest})"))
 }
 
 fn is_balanced(pattern: &str) -> bool {
@@ -103,7 +105,8 @@ fn is_balanced(pattern: &str) -> bool {
     depth == 0
 }
 
-fn escape(text: &str) -> String {
+/// A pattern that matches `text` only.
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if META.contains(c) {
@@ -137,8 +140,8 @@ mod tests {
     #[test]
     fn g18_look_around_at_an_end_is_a_part_of_the_match() {
         let pattern = |pattern: &str| without_look_around(pattern).map(|r| r.pattern);
-        assert_eq!(pattern("error(?= in db)").as_deref(), Some("error(?: in db)"));
-        assert_eq!(pattern("(?<=user=)admin").as_deref(), Some("(?:user=)admin"));
+        assert_eq!(pattern("error(?= in db)").as_deref(), Some("(error)(?: in db)"));
+        assert_eq!(pattern("(?<=user=)admin").as_deref(), Some("(?:user=)(admin)"));
         for other in ["(?!x)a", "(?=.*a)(?=.*b)", "a(?=b)c", "(?<!a)b", "(?=a)|(b)"] {
             assert_eq!(pattern(other), None, "{other}");
         }

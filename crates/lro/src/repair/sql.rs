@@ -4,38 +4,23 @@
 //! A statement is changed only outside its strings, only after SQLite refused it, and the reply says
 //! what was changed.
 
-use super::{FieldPaths, Repair, normalized, quoted_end};
+mod comparison;
+mod dialect;
+mod elements;
+mod grouping;
+mod words;
+
+use super::{FieldPaths, Repair, normalized};
+pub(crate) use comparison::other_type;
+pub(crate) use grouping::group_by;
+use words::{Clause, Words, replace_name, tokens};
 
 /// Keywords that are usual names of fields, and begin a clause only before `BY` if at all.
 const KEYWORDS: [&str; 8] =
     ["order", "group", "index", "table", "default", "check", "references", "transaction"];
 
-/// Functions of other dialects, with the beginning of a call in SQLite.
-const FUNCTIONS: [(&str, &str); 22] = [
-    ("len", "length("),
-    ("char_length", "length("),
-    ("nvl", "ifnull("),
-    ("isnull", "ifnull("),
-    ("strpos", "instr("),
-    ("lcase", "lower("),
-    ("ucase", "upper("),
-    ("json_value", "json_extract("),
-    ("json_length", "json_array_length("),
-    ("array_length", "json_array_length("),
-    ("cardinality", "json_array_length("),
-    ("regexp_extract", "regexp_capture("),
-    ("regexp_substr", "regexp_capture("),
-    ("regexp_match", "regexp_capture("),
-    ("to_date", "date("),
-    ("to_timestamp", "datetime("),
-    ("year", "0 + strftime('%Y', "),
-    ("month", "0 + strftime('%m', "),
-    ("day", "0 + strftime('%d', "),
-    ("hour", "0 + strftime('%H', "),
-    ("listagg", "group_concat("),
-    ("array_agg", "json_group_array("),
-];
-
+/// Other names for the key of a map.
+const KEY_NAMES: [&str; 4] = ["key", "id", "_id", "name"];
 /// Other names for the columns of a text.
 const TEXT_NAMES: [&str; 9] =
     ["content", "message", "msg", "log", "body", "value", "raw", "entry", "line_text"];
@@ -49,21 +34,17 @@ pub(crate) fn before_run(statement: &str) -> Option<Repair> {
         let inside = inside.strip_prefix("sql").unwrap_or(inside).trim().to_owned();
         return Some(Repair { text: inside, change: ("```".to_owned(), String::new()) });
     }
-    let all = tokens(statement);
-    let words: Vec<usize> = (0..all.len()).filter(|at| !all[*at].trim().is_empty()).collect();
-    let null = words
-        .windows(2)
-        .position(|pair| all[pair[0]] == "=" && all[pair[1]].eq_ignore_ascii_case("null"))?;
-    let before = null.checked_sub(1).map(|at| all[words[at]]).unwrap_or_default();
+    let words = Words::new(statement);
+    let null = (1..words.len()).find(|at| words.is(*at, "=") && words.is(at + 1, "null"))?;
     // `!=`; `<=` and `>=` are left alone.
-    let (start, new) = match before {
-        "!" => (words[null - 1], "IS NOT NULL"),
+    let (start, new) = match words.get(null - 1) {
+        "!" => (null - 1, "IS NOT NULL"),
         "<" | ">" | "=" => return None,
-        _ => (words[null], "IS NULL"),
+        _ => (null, "IS NULL"),
     };
-    let end = words[null + 1] + 1;
-    let text = format!("{}{new}{}", all[..start].concat(), all[end..].concat());
-    Some(Repair { text, change: ("= NULL".to_owned(), new.to_owned()) })
+    let mut repair = words.replaced(start, null + 2, new);
+    "= NULL".clone_into(&mut repair.change.0);
+    Some(repair)
 }
 
 /// Corrects `statement`, which SQLite refused with `message`.
@@ -73,29 +54,32 @@ pub(crate) fn repair(paths: &FieldPaths, statement: &str, message: &str) -> Opti
         // In double quotes, a value is more likely than a misspelt name.
         let value = column.starts_with('"').then(|| string(statement, column)).flatten();
         return value
+            .or_else(|| key_column(paths, statement, column))
             .or_else(|| repair_column(paths, statement, column))
+            .or_else(|| elements::repair(paths, statement, column))
             .or_else(|| text_column(paths, statement, column))
             .or_else(|| same_column(paths, statement, column))
             .or_else(|| string(statement, column));
     }
     if let Some(table) = message.strip_prefix("no such table: results.") {
-        return replace(statement, &format!("results.{table}"), table, Clause::Replace);
+        return replace_name(statement, &format!("results.{table}"), table, Clause::Replace);
     }
     if let Some(name) = message.strip_prefix("no such function: ") {
-        let (_, call) = FUNCTIONS.iter().find(|(other, _)| name.eq_ignore_ascii_case(other))?;
-        return replace(statement, &format!("{name}("), call, Clause::Replace);
+        return dialect::function(statement, name);
     }
-    if let Some(repair) = dialect(statement) {
+    if let Some(repair) = dialect::dialect(statement) {
         return Some(repair);
     }
     let word = message.strip_prefix("near \"")?.strip_suffix("\": syntax error")?;
-    // A keyword may be the first name of a nested field.
-    let is_nested = |token: &&str| {
-        token.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
-            && token[word.len()..].starts_with('.')
-    };
-    let mut tokens = statement.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
-    if let Some(nested) = tokens.find(is_nested) {
+    // A keyword may be the first name of a nested field. In a call, SQLite notices it at the dot.
+    let nested = tokens(statement).into_iter().find(|token| {
+        let first = token.split_once('.').map(|(first, _)| first);
+        first.is_some_and(|first| {
+            first.eq_ignore_ascii_case(word)
+                || (word == "." && KEYWORDS.iter().any(|key| first.eq_ignore_ascii_case(key)))
+        })
+    });
+    if let Some(nested) = nested {
         return repair_column(paths, statement, nested);
     }
     // SQLite may notice a keyword only at the next word, as in `max(order)`.
@@ -103,15 +87,43 @@ pub(crate) fn repair(paths: &FieldPaths, statement: &str, message: &str) -> Opti
         name.eq_ignore_ascii_case(word)
             || KEYWORDS.iter().any(|keyword| name.eq_ignore_ascii_case(keyword))
     });
-    keywords.find_map(|name| replace(statement, name, &quoted(name), Clause::Skip))
+    keywords.find_map(|name| replace_name(statement, name, &quoted(name), Clause::Skip))
 }
 
-/// The statement with `column` replaced by a similar name.
-pub(crate) fn with_column(statement: &str, message: &str, name: &str) -> Option<Repair> {
+/// The statement with an unknown column replaced by a similar one: one of several nested fields with
+/// this name, one with a word of the name, or the first of `near`.
+pub(crate) fn with_similar_column(
+    paths: &FieldPaths,
+    statement: &str,
+    message: &str,
+    near: &[String],
+) -> Option<Repair> {
     let column = message.strip_prefix("no such column: ")?;
     let column = column.split(" - ").next().unwrap_or(column);
-    let name = if is_plain(name) { name.to_owned() } else { quoted(name) };
-    replace(statement, column, &name, Clause::Replace)
+    let name = column.trim_matches('"');
+    let similar = paths.first_ending_with(name).or_else(|| {
+        let used = tokens(statement);
+        paths.with_word_of(name, |field| used.iter().any(|token| token.eq_ignore_ascii_case(field)))
+    });
+    let new = match similar {
+        Some(path) => expression(path)?,
+        None => near.first().map(|name| plain_or_quoted(name))?,
+    };
+    replace_name(statement, column, &new, Clause::Replace)
+}
+
+fn plain_or_quoted(name: &str) -> String {
+    if is_plain(name) { name.to_owned() } else { quoted(name) }
+}
+
+/// The key of a map has few other names.
+fn key_column(paths: &FieldPaths, statement: &str, column: &str) -> Option<Repair> {
+    let is_key = KEY_NAMES.iter().any(|name| column.trim_matches('"').eq_ignore_ascii_case(name));
+    let has_key = paths.top().any(|name| name == "_key");
+    if is_key && has_key {
+        return replace_name(statement, column, "_key", Clause::Replace);
+    }
+    None
 }
 
 /// Writes a nested field as an expression on its column.
@@ -125,7 +137,7 @@ fn repair_column(paths: &FieldPaths, statement: &str, column: &str) -> Option<Re
             _ => None,
         }),
     }?;
-    replace(statement, column, &expression(path)?, Clause::Replace)
+    replace_name(statement, column, &expression(path)?, Clause::Replace)
 }
 
 /// A field as an expression on its column.
@@ -157,7 +169,7 @@ fn text_column(paths: &FieldPaths, statement: &str, column: &str) -> Option<Repa
     } else {
         return None;
     };
-    replace(statement, column, new, Clause::Replace)
+    replace_name(statement, column, new, Clause::Replace)
 }
 
 /// A field whose name differs in case and underscores only, also as the path of a nested field, or the
@@ -173,7 +185,7 @@ fn same_column(paths: &FieldPaths, statement: &str, column: &str) -> Option<Repa
             all().filter(|path| path.len() == 1 && normalized(&path[0]).starts_with(&name));
         longer.next().filter(|_| longer.next().is_none())
     })?;
-    replace(statement, column, &expression(path)?, Clause::Replace)
+    replace_name(statement, column, &expression(path)?, Clause::Replace)
 }
 
 /// An unknown name that is compared with something is a string without its quotes.
@@ -196,64 +208,7 @@ fn string(statement: &str, column: &str) -> Option<Repair> {
         return None;
     }
     let text = column.trim_matches('"').replace("\"\"", "\"").replace('\'', "''");
-    replace(statement, column, &format!("'{text}'"), Clause::Replace)
-}
-
-/// Corrects words of other dialects: `TOP 10`, `FETCH FIRST 10 ROWS ONLY`, `ILIKE`, `x::type`, and a
-/// reference or a keyword in place of the table.
-fn dialect(statement: &str) -> Option<Repair> {
-    let tokens = tokens(statement);
-    let words: Vec<(usize, &str)> =
-        tokens.iter().copied().enumerate().filter(|(_, token)| !token.trim().is_empty()).collect();
-    let is = |at: usize, word: &str| {
-        words.get(at).is_some_and(|(_, token)| token.eq_ignore_ascii_case(word))
-    };
-    let number = |at: usize| {
-        words.get(at).map(|(_, token)| *token).filter(|t| t.bytes().all(|b| b.is_ascii_digit()))
-    };
-    // The text of the tokens in a range of words.
-    let text = |from: usize, to: usize| {
-        let end = words.get(to).map_or(tokens.len(), |(at, _)| *at);
-        words.get(from).map_or(String::new(), |(at, _)| tokens[*at..end].concat())
-    };
-    let repair = |text: String, old: String, new: String| {
-        Some(Repair { text, change: (old.trim().to_owned(), new) })
-    };
-    for at in 0..words.len() {
-        if is(at, "top") && at > 0 && (is(at - 1, "select") || is(at - 1, "distinct")) {
-            let open = usize::from(is(at + 1, "("));
-            let count = number(at + 1 + open)?;
-            let rest = text(at + 2 + 2 * open, words.len());
-            let rest = rest.trim_end().trim_end_matches(';').to_owned();
-            let corrected = format!("{}{rest} LIMIT {count}", text(0, at));
-            return repair(corrected, text(at, at + 2 + 2 * open), format!("LIMIT {count}"));
-        }
-        if is(at, "fetch") && (is(at + 1, "first") || is(at + 1, "next")) {
-            let count = number(at + 2)?;
-            let corrected = format!("{}LIMIT {count}", text(0, at));
-            return repair(corrected, text(at, words.len()), format!("LIMIT {count}"));
-        }
-        if is(at, "~") {
-            return replace(statement, "~", "REGEXP", Clause::Replace);
-        }
-        if is(at, "ilike") {
-            return replace(statement, words[at].1, "LIKE", Clause::Replace);
-        }
-        if is(at, ":") && is(at + 1, ":") && words.len() > at + 2 {
-            let corrected = format!("{}{}", text(0, at).trim_end(), text(at + 3, words.len()));
-            let separated = format!("{} {}", text(0, at).trim_end(), text(at + 3, words.len()));
-            let joins = text(at + 3, words.len()).starts_with([',', ')', ';', '=', '<', '>']);
-            let corrected = if joins { corrected } else { separated };
-            return repair(corrected, text(at, at + 3), String::new());
-        }
-        let is_table = is(at, "from") || is(at, "join");
-        if is_table && (is(at + 1, "lro") || is(at + 1, "table")) {
-            let end = if is(at + 2, ":") { at + 4 } else { at + 2 };
-            let corrected = format!("{}results {}", text(0, at + 1), text(end, words.len()));
-            return repair(corrected, text(at + 1, end), "results".to_owned());
-        }
-    }
-    None
+    replace_name(statement, column, &format!("'{text}'"), Clause::Replace)
 }
 
 fn is_plain(name: &str) -> bool {
@@ -262,62 +217,6 @@ fn is_plain(name: &str) -> bool {
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// Divides a statement into strings, quoted names, words, white space and other characters.
-fn tokens(statement: &str) -> Vec<&str> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
-    let mut tokens = Vec::new();
-    let mut rest = statement;
-    while let Some(first) = rest.chars().next() {
-        let end = match first {
-            '\'' | '"' | '`' => quoted_end(rest, first),
-            c if is_word(c) => rest.find(|c: char| !is_word(c)).unwrap_or(rest.len()),
-            c if c.is_whitespace() => rest.find(|c: char| !c.is_whitespace()).unwrap_or(rest.len()),
-            c => c.len_utf8(),
-        };
-        let (token, after) = rest.split_at(end);
-        tokens.push(token);
-        rest = after;
-    }
-    tokens
-}
-
-/// What happens to a word that begins a clause, such as `ORDER` in `ORDER BY`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Clause {
-    Replace,
-    Skip,
-}
-
-/// Replaces `old` in `statement` wherever it is a whole name outside strings. A name that ends with a
-/// parenthesis is a function.
-fn replace(statement: &str, old: &str, new: &str, clause: Clause) -> Option<Repair> {
-    let all = tokens(statement);
-    let (name, is_call) = match old.strip_suffix('(') {
-        Some(name) => (name, true),
-        None => (old, false),
-    };
-    let mut out = String::new();
-    let mut changed = false;
-    let mut tokens = all.iter().enumerate().peekable();
-    while let Some((at, token)) = tokens.next() {
-        let next = all[at + 1..].iter().find(|token| !token.trim().is_empty());
-        let begins_clause =
-            clause == Clause::Skip && next.is_some_and(|next| next.eq_ignore_ascii_case("by"));
-        let is_string = token.starts_with('\'');
-        let is_name = !is_string && token.eq_ignore_ascii_case(name) && !begins_clause;
-        if !is_name || (is_call && all.get(at + 1) != Some(&"(")) {
-            out.push_str(token);
-            continue;
-        }
-        changed = true;
-        out.push_str(new);
-        if is_call {
-            tokens.next();
-        }
-    }
-    changed.then(|| Repair { text: out, change: (old.to_owned(), new.to_owned()) })
 }
 
 /// The unknown table name in SQLite's `message`, if it can be an alias.
@@ -333,7 +232,11 @@ mod tests {
     use super::*;
 
     fn paths() -> FieldPaths {
-        let records = "{\"sha\":\"a\",\"commit\":{\"author\":{\"name\":\"x\",\"e-mail\":\"y\"},\"message\":\"m\"},\"order\":1,\"user\":{\"login\":\"z\"}}\n";
+        let records = concat!(
+            r#"{"sha":"a","commit":{"author":{"name":"x","e-mail":"y","date":"d"},"#,
+            r#""message":"m","committer":{"date":"d"}},"order":{"total":1},"user":{"login":"z"}}"#,
+            "\n"
+        );
         FieldPaths::read(&Bytes(records.as_bytes()), 0).unwrap()
     }
 
@@ -438,15 +341,68 @@ mod tests {
             (
                 "SELECT year(sha) FROM results",
                 "no such function: year",
-                "SELECT 0 + strftime('%Y', sha) FROM results",
+                "SELECT CAST(strftime('%Y', sha) AS INTEGER) FROM results",
+            ),
+            (
+                "SELECT 2 * INT(sha) FROM results",
+                "no such function: INT",
+                "SELECT 2 * CAST(sha AS INTEGER) FROM results",
+            ),
+            (
+                "SELECT 1 FROM results WHERE array_length(sha, 1) > 1",
+                "no such function: array_length",
+                "SELECT 1 FROM results WHERE json_array_length(sha) > 1",
+            ),
+            (
+                "SELECT substring(sha from 'a(b)') AS x FROM results",
+                "near \"from\": syntax error",
+                "SELECT regexp_capture(sha, 'a(b)', 1) AS x FROM results",
+            ),
+            (
+                "SELECT substring(sha from 2 for 3) FROM results",
+                "near \"from\": syntax error",
+                "SELECT substr(sha, 2, 3) FROM results",
+            ),
+            (
+                "SELECT SUM(order.total) FROM results",
+                "near \".\": syntax error",
+                "SELECT SUM((\"order\" ->> '$.total')) FROM results",
             ),
         ] {
             assert_eq!(repaired(statement, message).as_deref(), Some(expected), "{statement}");
         }
         assert_eq!(repaired("SELECT \"open\" FROM results", quotes), None);
-        let nearest =
-            with_column("SELECT titel, 'titel' FROM results", "no such column: titel", "the title");
-        assert_eq!(nearest.unwrap().text, "SELECT \"the title\", 'titel' FROM results");
+    }
+
+    #[test]
+    fn g18_a_similar_column_is_suggested() {
+        let similar = |statement: &str, column: &str, near: &[String]| {
+            let message = format!("no such column: {column}");
+            with_similar_column(&paths(), statement, &message, near).map(|repair| repair.text)
+        };
+        let near = ["the title".to_owned()];
+        assert_eq!(
+            similar("SELECT titel, 'titel' FROM results", "titel", &near).as_deref(),
+            Some("SELECT \"the title\", 'titel' FROM results")
+        );
+        // One of several nested fields.
+        assert_eq!(
+            similar("SELECT date FROM results", "date", &near).as_deref(),
+            Some("SELECT (\"commit\" ->> '$.author.date') FROM results")
+        );
+        assert_eq!(
+            similar("SELECT sha_sum FROM results", "sha_sum", &[]).as_deref(),
+            Some("SELECT \"sha\" FROM results")
+        );
+        assert_eq!(similar("SELECT xyz FROM results", "xyz", &[]), None);
+    }
+
+    #[test]
+    fn g18_the_key_of_a_map_has_other_names() {
+        let paths =
+            FieldPaths::read(&Bytes(b"{\"_key\":\"a\",\"owner\":{\"id\":1}}\n"), 0).unwrap();
+        let repaired = repair(&paths, "SELECT id FROM results", "no such column: id").unwrap();
+        assert_eq!(repaired.text, "SELECT _key FROM results");
     }
 
     #[test]

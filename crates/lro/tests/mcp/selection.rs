@@ -209,11 +209,11 @@ fn an_offset_beyond_the_end_names_the_last_answer() {
     };
     assert_eq!(
         said("lro_extract", json!({"query": ".id", "offset": 400})),
-        "0 of 300 values.\nNote: the last answer is offset=299\n"
+        "0 of 300 values.\nNote: the last answer is offset=299. Call again with offset=0\n"
     );
     assert_eq!(
         said("read_large_output", json!({"unit": "records", "start": 400})),
-        "0 of 300 records.\nNote: the last of them is start=299\n"
+        "0 of 300 records.\nNote: the last of them is start=299. Call again with start=-1\n"
     );
 }
 
