@@ -131,9 +131,9 @@ fuzz_target!(|input: Input<'_>| {
     let payload = input.payload();
     let chunk = usize::from(input.chunk) + 1;
     let found = Detected::detect(&payload);
-    let mut finder = Detector::surveying();
+    let mut finder = Detector::with_stats();
     payload.chunks(chunk).for_each(|part| finder.feed(part));
-    let (streamed, surveyed) = finder.finish_surveyed();
+    let (streamed, stats) = finder.finish_with_stats();
     assert_eq!(streamed, found, "what is found does not depend on how it arrives");
 
     let text = std::str::from_utf8(&payload).ok();
@@ -166,12 +166,12 @@ fuzz_target!(|input: Input<'_>| {
         _ => {}
     }
     let Some(records) = found.records() else {
-        assert!(surveyed.is_none());
+        assert!(stats.is_none());
         return;
     };
     let lines = written(&payload, records, RecordLines::new(records), chunk);
-    if let Some(surveyed) = surveyed {
-        let other = RecordLines::surveyed(records, surveyed);
+    if let Some(stats) = stats {
+        let other = RecordLines::with_stats(records, stats);
         assert_eq!(written(&payload, records, other, chunk), lines, "one scan gives what two do");
     }
     let main = main.expect("records are text");
@@ -217,11 +217,11 @@ fn written(
     for part in payload.chunks(chunk) {
         writer.feed(part, &mut out).expect("the payload is the same");
     }
-    let survey = writer.finish(&mut out).expect("the payload is the same");
+    let stats = writer.finish(&mut out).expect("the payload is the same");
     let out = String::from_utf8(out).expect("records are text");
     assert!(out.is_empty() || out.ends_with('\n'));
     let lines: Vec<_> = out.split_terminator('\n').map(str::to_owned).collect();
-    assert_eq!((survey.count, records.count), (lines.len() as u64, lines.len() as u64));
+    assert_eq!((stats.count, records.count), (lines.len() as u64, lines.len() as u64));
     for line in &lines {
         serde_json::from_str::<&RawValue>(line).expect("a record is one value");
     }

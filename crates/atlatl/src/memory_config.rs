@@ -161,7 +161,7 @@ pub(crate) fn start_backfill(
 
 /// The current time with fresh randomness, for a new memory.
 pub(crate) fn moment() -> MemoryIdSeed {
-    let lro::IdSeed { now, random } = lro::IdSeed::of_system();
+    let lro::IdSeed { now, random } = lro::IdSeed::from_system();
     MemoryIdSeed { now, random }
 }
 

@@ -253,7 +253,7 @@ fn descriptors() -> Vec<Value> {
         let records = testkit::corpus::lines(&memories, level);
         let payload = format!(r#"{{"memories":[{}]}}"#, records.join(","));
         let assessment = assess(payload.as_bytes(), "recall_memories", &rules, &O200k);
-        let (_, survey) =
+        let (_, stats) =
             record_lines(payload.as_bytes(), &assessment.found, 0).expect("the same bytes");
         let stored = DescriptorInput {
             id,
@@ -262,7 +262,7 @@ fn descriptors() -> Vec<Value> {
             expires_at: chrono::DateTime::from_timestamp_nanos(1_794_704_400_000_000_000),
             operation: &Operation::Recall,
             found: &assessment.found,
-            survey: &survey,
+            stats: &stats,
             text_head: "",
             estimated: assessment.estimate.tokens,
             score_range: Some((0.12, 1.0)),

@@ -19,7 +19,7 @@ use crate::outline::Node;
 use crate::payload::{self, Payload, Section, Unreadable};
 use crate::preview::truncate::{Limits, show};
 use crate::records::{Content, Detected, Envelope, RecordForm};
-use crate::sanitize::{escape_invisible, excerpt, label};
+use crate::sanitize::{escape_invisible, excerpt};
 use crate::tokens::{Measure, Tokens};
 
 /// The token budget of `lro.around` and `lro.notes` together.

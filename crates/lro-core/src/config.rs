@@ -199,7 +199,7 @@ pub struct PathMap {
 
 impl PathMap {
     /// `path` as the client sees it. Matches whole components: `/out` is no prefix of `/out2`.
-    pub fn shown(&self, path: String) -> String {
+    pub fn client_path(&self, path: String) -> String {
         let Some((from, to)) = self.pair() else { return path };
         let (from, to) = (from.trim_end_matches('/'), to.trim_end_matches('/'));
         match path.strip_prefix(from) {

@@ -94,7 +94,7 @@ fn assess_parts(
     rules: &Rules<'_>,
     tokenizer: &dyn Tokenizer,
 ) -> Assessment {
-    let memory = Operation::of_tool(tool).is_memory();
+    let memory = Operation::from_tool(tool).is_memory();
     // Spec A7: if the payload is a set of records, the set alone decides.
     let further = if memory && detected.records().is_some() { &[][..] } else { further };
     let mut cached = None;

@@ -197,7 +197,7 @@ pub struct DescriptorInput<'a> {
     /// The format of the payload.
     pub found: &'a Detected,
     /// The statistics about the records; empty for other content.
-    pub survey: &'a RecordStats,
+    pub stats: &'a RecordStats,
     /// The beginning of a payload without records.
     pub text_head: &'a str,
     /// The estimated tokens of the result.
@@ -229,10 +229,10 @@ type Guidance = fn(Extraction, u64, Tokens, Detail, Location<'_>, Reference) -> 
 impl DescriptorInput<'_> {
     /// Spec R1: the full descriptor of a set of memories at `detail`.
     pub fn full_descriptor(&self, detail: Detail, options: DescriptorOptions) -> FullDescriptor {
-        let (count, reference) = (self.survey.count, self.id.reference());
+        let (count, reference) = (self.stats.count, self.id.reference());
         let (jq_recipes, guidance): (_, Guidance) = match options.recipes {
             RecipeListing::Included => {
-                let optional = OptionalFields::from_shape(&self.survey.shape);
+                let optional = OptionalFields::from_shape(&self.stats.shape);
                 let recipes = recipes(detail, optional);
                 let commands = recipes.iter().map(|recipe| recipe.command(self.place)).collect();
                 (commands, guidance::for_memories)
@@ -247,12 +247,12 @@ impl DescriptorInput<'_> {
                     count: saturating(count),
                     estimated_tokens: saturating(self.estimated.0),
                     operation: self.operation.as_str().to_owned(),
-                    top_namespaces: self.survey.top_namespaces.clone(),
+                    top_namespaces: self.stats.top_namespaces.clone(),
                     score_range: self.score_range,
                     detail: detail.as_str().to_owned(),
                 },
                 file_path: self.place.as_str().to_owned(),
-                line_schema: self.survey.shape.line_schema(),
+                line_schema: self.stats.shape.line_schema(),
                 jq_recipes,
                 guidance: guidance(
                     options.extraction,
@@ -300,11 +300,11 @@ impl DescriptorInput<'_> {
                 estimated_tokens: self.estimated,
                 operation: self.operation.as_str().to_owned(),
                 detail,
-                top_namespaces: self.survey.top_namespaces.clone(),
+                top_namespaces: self.stats.top_namespaces.clone(),
                 score_range: self.score_range,
                 more_fields,
                 more_fields_at_least,
-                fields_of_first_records: self.survey.values.examined(),
+                fields_of_first_records: self.stats.values.examined(),
             },
             file_path: self.place.as_str().to_owned(),
             fields,
@@ -330,8 +330,8 @@ impl DescriptorInput<'_> {
     fn preview(&self, budget: Tokens) -> (Option<Preview>, Option<bool>) {
         let preview = match &self.found.content {
             _ if budget.0 == 0 => None,
-            Content::Records(_) => Preview::of_records(&self.survey.head, budget),
-            Content::Document | Content::Text => Preview::of_text(self.text_head, budget),
+            Content::Records(_) => Preview::from_records(&self.stats.head, budget),
+            Content::Document | Content::Text => Preview::from_text(self.text_head, budget),
             // g26: a preview of base64 says nothing.
             Content::Base64(_) | Content::Binary => None,
         };
@@ -342,7 +342,7 @@ impl DescriptorInput<'_> {
     /// The extension; `memories` is whether the records are memories.
     fn lro(&self, budget: Tokens, memories: bool) -> Lro {
         let (preview, preview_cut) = self.preview(budget);
-        let is_table = |path: &String| self.survey.tables.iter().any(|table| table.path == *path);
+        let is_table = |path: &String| self.stats.tables.iter().any(|table| table.path == *path);
         let is_shown = |member: &OuterMember<'_>| {
             // A list of errors is a table, and must be seen as well.
             (is_table(&member.path) && !around::is_problem(member))
@@ -359,7 +359,7 @@ impl DescriptorInput<'_> {
             readable_path: self.readable_path,
             parts: u32::try_from(self.further_texts.len() + 1).ok().filter(|parts| *parts > 1),
             around: Around::new(&members, around_budget),
-            tables: tables(self.found.records(), &self.survey.tables),
+            tables: tables(self.found.records(), &self.stats.tables),
             notes,
             preview,
             preview_cut,
@@ -371,9 +371,9 @@ impl DescriptorInput<'_> {
         let tables = serde_json::to_string(tables).unwrap_or_default();
         let budget =
             FIELDS_BUDGET_TOKENS.saturating_sub(Measure::from_bytes(tables.as_bytes()).cost());
-        let (listed, _) = self.survey.values.describe(budget.max(MIN_FIELDS_BUDGET_TOKENS));
-        let unlisted = self.survey.shape.fields().len().saturating_sub(listed.len());
-        let left_out = match self.survey.shape.fields_left_out() {
+        let (listed, _) = self.stats.values.describe(budget.max(MIN_FIELDS_BUDGET_TOKENS));
+        let unlisted = self.stats.shape.fields().len().saturating_sub(listed.len());
+        let left_out = match self.stats.shape.fields_left_out() {
             OmittedFields::Exactly(more) => OmittedFields::Exactly(more + unlisted),
             OmittedFields::AtLeast(more) => OmittedFields::AtLeast(more + unlisted),
         };

@@ -37,7 +37,7 @@ pub struct Slug(String);
 
 impl Operation {
     /// The operation of the tool `name`.
-    pub fn of_tool(name: &str) -> Self {
+    pub fn from_tool(name: &str) -> Self {
         match name {
             "recall_memories" => Self::Recall,
             "search_memories" => Self::Search,
@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn d1_the_default_detail_is_light_and_medium_for_inject_context() {
         for tool in ["recall_memories", "search_memories", "list_memories"] {
-            assert_eq!(Operation::of_tool(tool).default_detail(), Detail::Light);
+            assert_eq!(Operation::from_tool(tool).default_detail(), Detail::Light);
         }
-        assert_eq!(Operation::of_tool("inject_context").default_detail(), Detail::Medium);
+        assert_eq!(Operation::from_tool("inject_context").default_detail(), Detail::Medium);
     }
 
     #[test]
@@ -214,8 +214,8 @@ mod tests {
             ("", "tool"),
             ("\u{202e}x\n", "_x_"),
         ] {
-            assert_eq!(Operation::of_tool(name).as_str(), slug);
+            assert_eq!(Operation::from_tool(name).as_str(), slug);
         }
-        assert_eq!(Operation::of_tool(&"x".repeat(500)).as_str().len(), MAX_SLUG_LEN);
+        assert_eq!(Operation::from_tool(&"x".repeat(500)).as_str().len(), MAX_SLUG_LEN);
     }
 }

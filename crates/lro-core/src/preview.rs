@@ -38,7 +38,7 @@ pub enum PreviewExtent {
 impl Preview {
     /// The first of the record `lines` that fit `budget`. If not even the first one fits, it is
     /// truncated. The last line may be incomplete if it is the only one.
-    pub fn of_records(lines: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
+    pub fn from_records(lines: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
         let mut left = budget.0;
         let mut records = Vec::new();
         if lines.ends_with('\n') {
@@ -60,7 +60,7 @@ impl Preview {
     }
 
     /// The beginning of `text` that fits `budget`, up to the end of a line if there is one.
-    pub fn of_text(text: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
+    pub fn from_text(text: &str, budget: Tokens) -> Option<(Self, PreviewExtent)> {
         // More characters never fit the budget.
         let max_chars = usize::try_from(budget.0.saturating_mul(4)).unwrap_or(usize::MAX);
         let start = text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end]);
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn records(lines: &str, budget: u64) -> (String, PreviewExtent) {
-        let (preview, cut) = Preview::of_records(lines, Tokens(budget)).unwrap();
+        let (preview, cut) = Preview::from_records(lines, Tokens(budget)).unwrap();
         (serde_json::to_string(&preview).unwrap(), cut)
     }
 
@@ -101,7 +101,7 @@ mod tests {
             "{\"a\":12345678901234567890}\n{\"a\":1.50}\n{\"a\":\"long enough not to fit\"}\n";
         let expected = "[{\"a\":12345678901234567890},{\"a\":1.50}]";
         assert_eq!(records(lines, 16), (expected.to_owned(), PreviewExtent::Whole));
-        assert!(Preview::of_records("", Tokens(100)).is_none());
+        assert!(Preview::from_records("", Tokens(100)).is_none());
     }
 
     #[test]
@@ -145,17 +145,18 @@ mod tests {
         let (preview, _) = records("{\"a\":\"x\u{202e}y\",\"b\":\"\\ud800\"}\n", 100);
         assert_eq!(preview, r#"[{"a":"x<U+202E>y","b":"<not text>"}]"#);
         let deep = "{\"a\":".repeat(40) + "1" + &"}".repeat(40) + "\n";
-        assert!(Preview::of_records(&deep, Tokens(1000)).is_none());
+        assert!(Preview::from_records(&deep, Tokens(1000)).is_none());
     }
 
     #[test]
     fn text_is_cut_at_a_line_within_its_budget() {
-        let (preview, cut) = Preview::of_text("first line\nsecond line\nthird", Tokens(8)).unwrap();
+        let (preview, cut) =
+            Preview::from_text("first line\nsecond line\nthird", Tokens(8)).unwrap();
         assert_eq!(cut, PreviewExtent::Abridged);
         assert_eq!(serde_json::to_string(&preview).unwrap(), r#""first line""#);
-        assert!(Preview::of_text("x", Tokens(0)).is_none());
+        assert!(Preview::from_text("x", Tokens(0)).is_none());
         for text in ["\u{1}", "\u{200b}", "a\r\n", "\u{1b}[31m", "\"", "\u{13080}"] {
-            let (preview, _) = Preview::of_text(&text.repeat(5000), Tokens(300)).unwrap();
+            let (preview, _) = Preview::from_text(&text.repeat(5000), Tokens(300)).unwrap();
             assert!(cost(&serde_json::to_string(&preview).unwrap()) <= 300, "{text:?}");
         }
     }

@@ -176,7 +176,7 @@ impl Bare {
 }
 
 fn store(spool: &ObjectSpool, id: ResultId, bytes: &[u8]) -> Outcome {
-    let operation = Operation::of_tool("export");
+    let operation = Operation::from_tool("export");
     let header = OffloadHeader::new(&operation, None, 0, Tokens(0), Detail::Light, now());
     let mut draft = spool.create(NewResult {
         id,

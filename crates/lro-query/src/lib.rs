@@ -63,8 +63,6 @@ pub use lines::Bytes;
 pub use page::{Cancel, Offset, Page, Rest, Total};
 pub use pattern::PatternError;
 #[cfg(any(feature = "jq", feature = "sql"))]
-#[doc(hidden)]
-pub use request::Window;
 #[cfg(any(feature = "jq", feature = "sql"))]
 pub use {
     error::{ErrorClass, QueryError, SyntaxProblem},

@@ -80,26 +80,4 @@ impl<'a> QueryRequest<'a> {
         self.page = page;
         self
     }
-
-    /// Restricts the answer to one page of the values; superseded by [`page`](Self::page).
-    #[doc(hidden)]
-    pub fn window(self, window: Window) -> Self {
-        self.page(window.into())
-    }
-}
-
-/// A page with an optional limit; superseded by [`Page`].
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Window {
-    /// The number of values to skip.
-    pub offset: u64,
-    /// The maximum number of values to return.
-    pub limit: Option<u64>,
-}
-
-impl From<Window> for Page {
-    fn from(window: Window) -> Self {
-        Self { offset: window.offset, limit: window.limit.unwrap_or(u64::MAX) }
-    }
 }

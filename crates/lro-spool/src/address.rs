@@ -369,7 +369,7 @@ mod tests {
     }
 
     fn name(tool: &str, extension: Extension) -> FileName {
-        FileName::new(&Operation::of_tool(tool), ResultId::new(1_800_000_000_000, 7), extension)
+        FileName::new(&Operation::from_tool(tool), ResultId::new(1_800_000_000_000, 7), extension)
     }
 
     #[test]

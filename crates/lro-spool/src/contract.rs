@@ -55,7 +55,7 @@ fn id(n: u16) -> ResultId {
 }
 
 fn new(n: u16, extension: Extension, created_at: DateTime<Utc>) -> NewResult {
-    let operation = Operation::of_tool("list_issues");
+    let operation = Operation::from_tool("list_issues");
     let header = OffloadHeader::new(&operation, None, 0, Tokens(9), Detail::Light, created_at);
     let tool = "list_issues".to_owned();
     NewResult {
@@ -306,8 +306,8 @@ fn payloads_come_back(spool: &dyn Spool) {
             created_at: at(0),
             ttl: HOUR,
         };
-        let (listed, survey) = store(spool, what, payload, &["and a text"]).expect("stored");
-        assert_eq!(survey.count, found.records().map_or(0, |records| records.count));
+        let (listed, stats) = store(spool, what, payload, &["and a text"]).expect("stored");
+        assert_eq!(stats.count, found.records().map_or(0, |records| records.count));
         let reader = spool.open(&listed.name.clone().into(), at(0)).expect("opened");
         let mut whole = Vec::new();
         restore_payload(&*reader, &mut whole).expect("put together");

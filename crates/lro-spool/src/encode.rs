@@ -120,14 +120,14 @@ pub struct StoreWriter {
 impl StoreWriter {
     /// Begins a result.
     pub fn begin(spool: &dyn Spool, what: StoreRequest<'_>) -> Result<Self, EncodeError> {
-        Self::begin_surveyed(spool, what, None)
+        Self::begin_with_stats(spool, what, None)
     }
 
-    /// Begins a result whose records may already have been surveyed during detection.
-    pub fn begin_surveyed(
+    /// Begins a result whose records may already have been measured during detection.
+    pub fn begin_with_stats(
         spool: &dyn Spool,
         what: StoreRequest<'_>,
-        surveyed: Option<FirstPassStats>,
+        stats: Option<FirstPassStats>,
     ) -> Result<Self, EncodeError> {
         let form = StoredForm::from_content(&what.found.content).ok_or(PayloadChanged)?;
         let records = what.found.records();
@@ -137,7 +137,7 @@ impl StoreWriter {
             StoredForm::Text => Extension::Txt,
             _ => Extension::Bin,
         };
-        let operation = Operation::of_tool(what.tool);
+        let operation = Operation::from_tool(what.tool);
         let header = OffloadHeader::new(
             &operation,
             what.query.map(|query| query.chars().take(MAX_QUERY_CHARS).collect()),
@@ -173,8 +173,8 @@ impl StoreWriter {
             let lines = Box::new(RecordLines::new(&table.records));
             tables.push(TableWriter { table: table.clone(), part, lines, bytes: 0 });
         }
-        let lines = |records| match surveyed {
-            Some(surveyed) => RecordLines::surveyed(records, surveyed),
+        let lines = |records| match stats {
+            Some(stats) => RecordLines::with_stats(records, stats),
             None => RecordLines::new(records),
         };
         Ok(Self {
@@ -243,10 +243,10 @@ impl StoreWriter {
         if self.fed != self.expected {
             return Err(PayloadChanged.into());
         }
-        let (mut envelope, mut survey) = (None, RecordStats::default());
+        let (mut envelope, mut stats) = (None, RecordStats::default());
         let mut records_range = None;
         if let Some((records, lines)) = self.records {
-            survey = lines.finish(&mut self.out)?;
+            stats = lines.finish(&mut self.out)?;
             self.lines += self.out.len() as u64;
             self.writer.write(None, &mut self.out)?;
             if let (Some(around), Some(span)) = (self.around, records.form.span()) {
@@ -258,11 +258,11 @@ impl StoreWriter {
         }
         let mut tables = Vec::new();
         for TableWriter { table, part, lines, mut bytes } in self.tables {
-            let stats = lines.finish(&mut self.out)?;
+            let table_stats = lines.finish(&mut self.out)?;
             bytes += self.out.len() as u64;
             self.writer.write(Some(part), &mut self.out)?;
-            tables.push(StoredTable { name: table.name.clone(), count: stats.count });
-            survey.tables.push(TableStats::new(&table, bytes, stats));
+            tables.push(StoredTable { name: table.name.clone(), count: table_stats.count });
+            stats.tables.push(TableStats::new(&table, bytes, table_stats));
         }
         let mut draft = self.writer.finish()?;
         if let Some(payload) = exact
@@ -282,7 +282,7 @@ impl StoreWriter {
                 layout.texts.push(text.len() as u64);
             }
         }
-        Ok((draft.commit(layout)?, survey))
+        Ok((draft.commit(layout)?, stats))
     }
 }
 
@@ -296,16 +296,16 @@ pub fn store(
     store_payload(spool, what, &payload, texts, None)
 }
 
-/// Stores a payload from any source, whose records may already have been surveyed.
+/// Stores a payload from any source, whose records may already have been measured.
 pub fn store_payload(
     spool: &dyn Spool,
     what: StoreRequest<'_>,
     payload: &dyn Payload,
     texts: &[&str],
-    surveyed: Option<FirstPassStats>,
+    stats: Option<FirstPassStats>,
 ) -> Result<(ResultInfo, RecordStats), EncodeError> {
     let exact = what.exact.then_some(payload);
-    let mut storing = StoreWriter::begin_surveyed(spool, what, surveyed)?;
+    let mut storing = StoreWriter::begin_with_stats(spool, what, stats)?;
     each_piece(payload, PIECE_BYTES, |piece| storing.feed(piece))?;
     storing.finish_exact(texts, exact)
 }

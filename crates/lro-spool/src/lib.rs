@@ -32,8 +32,8 @@
 //!     created_at: now,
 //!     ttl: Duration::from_secs(3600),
 //! };
-//! let (stored, survey) = store(&spool, request, payload, &[])?;
-//! assert_eq!(survey.count, 2);
+//! let (stored, stats) = store(&spool, request, payload, &[])?;
+//! assert_eq!(stats.count, 2);
 //!
 //! let address: Address = stored.id().reference().to_string().parse()?;
 //! let reader = spool.open(&address, now)?;

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::temp_dir().join(format!("lro-embed-{}", std::process::id()));
     let spool = DirSpool::open(&directory, DirOptions::private())?;
     let offloader = Arc::new(Offloader::new(Arc::new(spool), &Config::default()));
-    let clock = || IdSeed::of_system().now;
+    let clock = || IdSeed::from_system().now;
     let maintenance = MaintenanceTask::start(Arc::clone(&offloader), CLEANUP_INTERVAL, clock)?;
 
     // For every call of a tool, after the tool has done its work.
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn answer(offloader: &Offloader, result: &str) -> String {
     let call = ToolCall::new("list_issues");
     let body = ResultBody::Payload(result.as_bytes());
-    match offloader.deliver_result(call, body, IdSeed::of_system()) {
+    match offloader.deliver_result(call, body, IdSeed::from_system()) {
         Delivered::Inline(_) => "the result as it is".to_owned(),
         Delivered::Offloaded(offloaded) => {
             format!("a descriptor of {} bytes", offloaded.descriptor.len())

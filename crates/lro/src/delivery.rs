@@ -152,7 +152,7 @@ impl IdSeed {
     ///
     /// # Panics
     /// If the operating system has no random numbers, as `HashMap` does: there is no safe substitute.
-    pub fn of_system() -> Self {
+    pub fn from_system() -> Self {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("the operating system provides random numbers");
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

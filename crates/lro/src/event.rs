@@ -76,7 +76,7 @@ impl Event {
     /// The event with an id, `source` and a correlation, unless it has them.
     pub fn identified(mut self, source: &str) -> Self {
         if self.id.is_empty() {
-            self.id = IdSeed { now: self.time, ..IdSeed::of_system() }.result_id().to_string();
+            self.id = IdSeed { now: self.time, ..IdSeed::from_system() }.result_id().to_string();
         }
         if self.source.is_empty() {
             source.clone_into(&mut self.source);

@@ -19,7 +19,7 @@
 //!
 //! let call = ToolCall::new("list_issues");
 //! let body = ResultBody::Payload(payload.as_bytes());
-//! match offloader.deliver_result(call, body, IdSeed::of_system()) {
+//! match offloader.deliver_result(call, body, IdSeed::from_system()) {
 //!     Delivered::Offloaded(offloaded) => {
 //!         assert!(offloaded.descriptor.len() < 3000);
 //!         assert!(offloaded.descriptor.starts_with(r#"{"lro":{"ref":"lro:"#));

@@ -137,9 +137,9 @@ impl Offloader {
         let payload = body.payload();
         // A payload that cannot exceed the threshold is not stored: no statistics needed.
         let small = rules.threshold.out_of_reach(payload.len() as u64);
-        let mut detector = if small { Detector::new() } else { Detector::surveying() };
+        let mut detector = if small { Detector::new() } else { Detector::with_stats() };
         detector.feed(payload);
-        let (detected, stats) = detector.finish_surveyed();
+        let (detected, stats) = detector.finish_with_stats();
         let assessment = match body {
             ResultBody::ToolResult(result) => {
                 assess_detected_result(result, detected, call.tool, &rules, self.tokenizer())
@@ -274,7 +274,7 @@ impl Offloader {
     }
 
     pub(crate) fn rules_for(&self, call: ToolCall<'_>) -> Rules<'_> {
-        let threshold = if Operation::of_tool(call.tool).is_memory() {
+        let threshold = if Operation::from_tool(call.tool).is_memory() {
             Threshold::Above(self.offload.threshold_tokens)
         } else {
             Threshold::From(self.generic_threshold)
@@ -289,7 +289,7 @@ impl Offloader {
         stats: Option<FirstPassStats>,
         seed: IdSeed,
     ) -> Result<(Offloaded, u64), EncodeError> {
-        let operation = &Operation::of_tool(call.tool);
+        let operation = &Operation::from_tool(call.tool);
         let memory = operation.is_memory();
         let ttl =
             if memory { Duration::from_secs(self.offload.ttl_seconds) } else { self.generic_ttl };
@@ -312,7 +312,7 @@ impl Offloader {
         let head = payload::part(payload, start..start + head_bytes)?;
         let detail = |stats: &RecordStats| detail(call, operation, stats);
         if let Some(stats) = &stats {
-            request.detail = detail(&stats.survey());
+            request.detail = detail(&stats.record_stats());
         } else if memory && call.detail.is_none() {
             // The header contains the level and is written before the lines that show it.
             request.detail = detail(&payload_record_lines(payload, &assessment.found, 0)?.1);
@@ -321,7 +321,7 @@ impl Offloader {
         let detail = detail(&stats);
         let path = listed.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
         // f06: the client may see the directory under another path.
-        let path = self.path_map.shown(path);
+        let path = self.path_map.client_path(path);
         let links = self.links.as_ref().filter(|_| listed.path.is_none());
         let link = links.and_then(|links| links.link(listed.id(), seed.now));
         let set = SetFacts::from_listed(&listed);
@@ -338,7 +338,7 @@ impl Offloader {
             expires_at: listed.sidecar.expires_at,
             operation,
             found: &assessment.found,
-            survey: &stats,
+            stats: &stats,
             text_head: &String::from_utf8_lossy(&head),
             estimated: assessment.estimate.tokens,
             score_range: set.score_range,
@@ -383,7 +383,7 @@ impl Offloader {
             copies,
             tokenizer: self.tokenizer(),
         };
-        let truncated = Operation::of_tool(call.tool)
+        let truncated = Operation::from_tool(call.tool)
             .is_memory()
             .then(|| Truncated::new(payload, &assessment.found, &budget))
             .flatten();

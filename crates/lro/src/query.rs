@@ -366,8 +366,8 @@ pub(crate) fn match_to_json(matched: &search::SearchMatch) -> Value {
 
 /// Truncates the long strings of an answer to about `budget` tokens; empty if that is too few.
 fn truncate_answer(line: &str, budget: u64) -> String {
-    let preview = Preview::of_records(line, Tokens(budget))
-        .or_else(|| Preview::of_text(line, Tokens(budget)));
+    let preview = Preview::from_records(line, Tokens(budget))
+        .or_else(|| Preview::from_text(line, Tokens(budget)));
     match preview {
         Some((Preview::Records(records), _)) => {
             records.first().map(|record| record.get().to_owned()).unwrap_or_default()

@@ -41,7 +41,7 @@ pub struct OffloadOutcome {
 impl<'a> StreamingOffload<'a> {
     fn new(offloader: &'a Offloader, call: ToolCall<'a>) -> Self {
         let payload = SpillBuffer::new(offloader.memory_cap);
-        Self { offloader, call, detector: Detector::surveying(), payload }
+        Self { offloader, call, detector: Detector::with_stats(), payload }
     }
 
     /// Adds the next chunk.
@@ -82,7 +82,7 @@ impl<'a> StreamingOffload<'a> {
     fn finish_in_context(self, context: PayloadContext<'_>, seed: IdSeed) -> OffloadOutcome {
         let Self { offloader, call, detector, payload } = self;
         let rules = offloader.rules_for(call);
-        let (detected, stats) = detector.finish_surveyed();
+        let (detected, stats) = detector.finish_with_stats();
         let assessment =
             assess_payload(&payload, detected, call.tool, &rules, offloader.tokenizer());
         let delivered =
@@ -260,17 +260,17 @@ pub enum WhiteSpace {
 impl ScannedPayload {
     /// Runs the first pass over `payload`.
     pub fn read(payload: &dyn Payload) -> Result<Self, Unreadable> {
-        let mut detector = Detector::surveying();
+        let mut detector = Detector::with_stats();
         each_piece(payload, PIECE_BYTES, |piece| {
             detector.feed(piece);
             Ok::<_, Unreadable>(())
         })?;
-        let (detected, stats) = detector.finish_surveyed();
+        let (detected, stats) = detector.finish_with_stats();
         Ok(Self { detected, stats })
     }
 
     /// The format of the payload.
-    pub fn found(&self) -> &Detected {
+    pub fn detected(&self) -> &Detected {
         &self.detected
     }
 
@@ -280,7 +280,7 @@ impl ScannedPayload {
             return Ok(false);
         }
         match &self.stats {
-            Some(stats) => Ok(stats.survey().is_of_memories()),
+            Some(stats) => Ok(stats.record_stats().is_of_memories()),
             None => Ok(payload_record_lines(payload, &self.detected, 0)?.1.is_of_memories()),
         }
     }
@@ -298,7 +298,7 @@ impl Offloader {
     /// for line in 0..9 {
     ///     stream.feed(format!("line {line}\n").as_bytes());
     /// }
-    /// let outcome = stream.finish(IdSeed::of_system());
+    /// let outcome = stream.finish(IdSeed::from_system());
     /// assert!(matches!(outcome.delivered, Delivered::Inline(_)));
     /// assert!(outcome.payload.whole().unwrap().starts_with(b"line 0\n"));
     /// ```

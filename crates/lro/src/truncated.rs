@@ -108,7 +108,7 @@ impl Truncated {
         }
         let shorter = std::iter::successors(Some(threshold), |tokens| Some(tokens * 3 / 4));
         let abridged = shorter.take_while(|tokens| *tokens > 0).find_map(|tokens| {
-            let (preview, _) = Preview::of_records(&text, Tokens(tokens))?;
+            let (preview, _) = Preview::from_records(&text, Tokens(tokens))?;
             let record = serde_json::to_string(&preview).ok()?;
             fits(&[record.strip_prefix('[')?.strip_suffix(']')?], Records::Abridged)
         });

@@ -50,7 +50,7 @@ impl Place {
         let home = tempfile::tempdir().unwrap();
         let store = Arc::new(SqliteStore::open(&home.path().join("memory.db")).unwrap());
         let (config, events) = (Config::default(), Arc::default());
-        Self { home, store, config, embedder: None, events, clock: IdSeed::of_system }
+        Self { home, store, config, embedder: None, events, clock: IdSeed::from_system }
     }
 
     /// A fixture with these memories.

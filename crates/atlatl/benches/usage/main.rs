@@ -57,7 +57,7 @@ impl Home {
         let payload = br#"[{"n":1},{"n":2}]"#;
         let found = Detected::detect(payload);
         for _ in 0..stored {
-            let at = IdSeed::of_system();
+            let at = IdSeed::from_system();
             let what = StoreRequest {
                 id: ResultId::new(at.now.timestamp_millis().unsigned_abs(), at.random),
                 tool: "get_rows",

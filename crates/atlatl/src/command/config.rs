@@ -120,7 +120,7 @@ fn untrusted_table(entries: &[SettingEntry]) -> Table {
 
 /// The value as text. An empty default is shown with the value that replaces it.
 fn display_value(entry: &SettingEntry) -> String {
-    let value = entry.key.shown(&entry.value);
+    let value = entry.key.redact(&entry.value);
     match entry.key.derived {
         Some(derived) if value == entry.key.default => format!("{value} = {derived}"),
         _ => value,

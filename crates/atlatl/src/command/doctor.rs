@@ -166,7 +166,7 @@ fn project_file(settings: &Settings) -> Vec<Finding> {
         let message = format!(
             "{} is {}, and does not apply: you have not trusted the project file",
             entry.full_name(),
-            entry.key.shown(&entry.value)
+            entry.key.redact(&entry.value)
         );
         Finding::warning(
             "project-file",

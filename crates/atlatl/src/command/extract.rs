@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let query = args.query()?;
     let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
     let ledger = Arc::new(LedgerSink::new(&settings, "atlatl extract"));
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let spools = open_spools(&query, &stores, args.reach(), now)?;
     let mut extractor = Extractor::new(spools, &settings.config)
         // The answer goes to a person or a program, so only the limits of the query apply.

@@ -103,7 +103,7 @@ pub(crate) fn run(
             facts.text("logged in to", entry.server.as_str());
             facts.text("by", &entry.issuer);
             facts.text("for", &entry.scope_list());
-            facts.text("lasts", &entry.validity(IdSeed::of_system().now));
+            facts.text("lasts", &entry.validity(IdSeed::from_system().now));
             output.facts(&facts)?;
         }
     }
@@ -157,7 +157,7 @@ pub(crate) fn run_whoami(
         Mode::Json => output.json(&entries)?,
         Mode::Human if entries.is_empty() => output.note("you are not logged in to any server"),
         Mode::Human => {
-            let now = IdSeed::of_system().now;
+            let now = IdSeed::from_system().now;
             let mut table = Table::new(["SERVER", "BY", "FOR", "LASTS"]);
             for entry in &entries {
                 table.row([

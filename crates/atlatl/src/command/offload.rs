@@ -102,7 +102,7 @@ fn offload(
         None => Tool::infer(input, result.as_ref())?.map_or_else(String::new, |tool| tool.name),
     };
     let ledger = Arc::new(LedgerSink::new(settings, "atlatl offload"));
-    let spool = stores.spool_for(&Operation::of_tool(&tool));
+    let spool = stores.spool_for(&Operation::from_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(ledger.clone());
 
@@ -111,7 +111,7 @@ fn offload(
         Some(result) => ResultBody::ToolResult(result),
         None => ResultBody::Payload(input),
     };
-    let at = IdSeed::of_system();
+    let at = IdSeed::from_system();
     let source = DeliverySource {
         input: &input,
         other_blocks: result.as_ref().map_or(0, |r| r.other_blocks),
@@ -228,7 +228,7 @@ fn offload_large(
     let payload = ProgressPayload { inner, progress: &progress };
     progress.borrow_mut().next("scanning", payload.bytes());
     let scanned = ScannedPayload::read(&payload).map_err(unreadable)?;
-    if result.is_some() && scanned.found().content == Content::Binary {
+    if result.is_some() && scanned.detected().content == Content::Binary {
         // The payload is not UTF-8, so the file is not JSON, although its outline looks like it.
         return Ok(LargeOutcome::Undecided);
     }
@@ -239,7 +239,7 @@ fn offload_large(
             further_texts: 0,
             other_blocks: result.other_blocks,
         });
-        let (detected, directory) = (scanned.found().clone(), output_dir(settings)?);
+        let (detected, directory) = (scanned.detected().clone(), output_dir(settings)?);
         let tool = args.tool.as_deref();
         let report =
             Report::for_large(inner, &detected, location, tool, &settings.config, &directory)?;
@@ -251,15 +251,15 @@ fn offload_large(
         name.clone()
     } else {
         let memories = scanned.is_of_memories(&payload).map_err(|_| PayloadChanged)?;
-        Tool::infer_from_detected(scanned.found(), memories)
+        Tool::infer_from_detected(scanned.detected(), memories)
             .map_or_else(String::new, |tool| tool.name)
     };
     let ledger = Arc::new(LedgerSink::new(settings, "atlatl offload"));
-    let spool = stores.spool_for(&Operation::of_tool(&tool));
+    let spool = stores.spool_for(&Operation::from_tool(&tool));
     let offloader =
         Offloader::new(spool, &settings.config).with_tokenizer(O200k).with_events(ledger.clone());
     let call = ToolCall { query: args.query.as_deref(), ..ToolCall::new(&tool) };
-    let at = IdSeed::of_system();
+    let at = IdSeed::from_system();
     let delivered = offloader.deliver_scanned(call, &payload, scanned, white_space, at);
     progress.borrow_mut().clear();
     let other_blocks = result.map_or(0, |result| result.other_blocks);
@@ -284,7 +284,7 @@ fn decode_payload(
     result: &LargePayload,
     stores: &Stores,
 ) -> Result<Option<SpillBuffer>, Unreadable> {
-    let spool = stores.spool_for(&Operation::of_tool(""));
+    let spool = stores.spool_for(&Operation::from_tool(""));
     let mut buffer = SpillBuffer::new(MAX_PAYLOAD_IN_MEMORY);
     let is_valid = result.decode(input, |piece| buffer.append(piece, &*spool))?;
     Ok(is_valid.then_some(buffer))

@@ -154,7 +154,7 @@ impl ProxiedServer<'_> {
 /// Builds the relay in front of the server `label`.
 fn relay(stack: &OffloadStack, settings: &Settings, label: String) -> Relay {
     let config = &settings.config.proxy;
-    let mut relay = Relay::new(stack.interceptor(settings), label, IdSeed::of_system);
+    let mut relay = Relay::new(stack.interceptor(settings), label, IdSeed::from_system);
     if config.tools == ProxyTools::All {
         relay = relay.with_tools(stack.tools(settings));
     }

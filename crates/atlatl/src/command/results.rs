@@ -116,7 +116,7 @@ pub(crate) struct ListArgs {
 }
 
 fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let stores = Stores::from_settings(settings, args.scope.as_deref())?;
     let reach = if args.all { Reach::Everywhere } else { Reach::Here };
     let (mut listed, mut failures) = (Vec::new(), Vec::new());
@@ -147,7 +147,7 @@ pub(crate) struct PathArgs {
 }
 
 fn print_path(args: &PathArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
     let address = args.selector.address()?;
     let path = stores
@@ -188,7 +188,7 @@ struct CleanReport {
 }
 
 fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let stores = Stores::from_settings(settings, None)?;
     let mut report = CleanReport { dry_run: args.dry_run, ..CleanReport::default() };
     if args.dry_run {

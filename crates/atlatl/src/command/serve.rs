@@ -89,7 +89,7 @@ fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<St
     let store = memory_config::open_for_server(settings)?;
     let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
-    let mut events = EventBus::new(IdSeed::of_system)
+    let mut events = EventBus::new(IdSeed::from_system)
         .with(Arc::new(EventFanOut::new(offload.events())))
         .with(Arc::clone(&metrics) as _);
     // On stdio there is no authentication to audit.
@@ -152,7 +152,7 @@ fn server_config(
         let measure = tokens::Measure::from_bytes(text.as_bytes());
         tokens::estimate(measure, &tokens::sample(text), &O200k).tokens.0
     };
-    let mut config = MemoryServerConfig::new(store, Arc::new(estimate), IdSeed::of_system);
+    let mut config = MemoryServerConfig::new(store, Arc::new(estimate), IdSeed::from_system);
     config.shared_filesystem = settings.config.prompt.offload.shared_filesystem;
     config.events = events;
     env!("CARGO_PKG_VERSION").clone_into(&mut config.version);

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         .ok_or_else(|| Error::usage("ledger.path: no home directory for the ledger"))?;
     let since = args.days.and_then(|days| {
         // A start before the earliest date includes everything.
-        IdSeed::of_system().now.checked_sub_signed(TimeDelta::days(days.into()))
+        IdSeed::from_system().now.checked_sub_signed(TimeDelta::days(days.into()))
     });
     let mut unreadable = 0;
     let mut events = Vec::new();

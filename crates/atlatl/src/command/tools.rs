@@ -23,7 +23,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
     let stack = OffloadStack::with_scopes("atlatl tools", &settings, &args.scopes)?;
-    let relay = Relay::new(stack.interceptor(&settings), "atlatl", IdSeed::of_system)
+    let relay = Relay::new(stack.interceptor(&settings), "atlatl", IdSeed::from_system)
         .with_tools(stack.tools(&settings));
     stack.clean(&settings);
     let greeting = StubServer {

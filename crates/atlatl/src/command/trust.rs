@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             confirm(&project, output)?;
         }
         store
-            .grant(&project.path, &project.contents, IdSeed::of_system().now)
+            .grant(&project.path, &project.contents, IdSeed::from_system().now)
             .map_err(|error| Error::failure(format!("cannot record the trust: {error}")))?;
     }
     if output.mode() == Mode::Json {

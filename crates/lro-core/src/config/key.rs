@@ -94,7 +94,7 @@ impl ConfigKey {
         if accepts {
             return Ok(());
         }
-        Err(InvalidValue::new(self.entry_name(entry), self.shown(value), EXPECTED_POLICY))
+        Err(InvalidValue::new(self.entry_name(entry), self.redact(value), EXPECTED_POLICY))
     }
 
     /// The full name of one entry of a map: `proxy.policy."read_*"`.
@@ -103,7 +103,7 @@ impl ConfigKey {
     }
 
     /// `value` as text for people, without secrets and passwords.
-    pub fn shown(&self, value: &Value) -> String {
+    pub fn redact(&self, value: &Value) -> String {
         match (self.kind, value) {
             (ConfigValueKind::Secret, Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
             (ConfigValueKind::Secret, _) => "\"***\"".to_owned(),
@@ -133,7 +133,7 @@ impl ConfigKey {
         if accepts {
             return Ok(());
         }
-        Err(InvalidValue::new(name, self.shown(value), self.kind.expected()))
+        Err(InvalidValue::new(name, self.redact(value), self.kind.expected()))
     }
 }
 
@@ -401,10 +401,10 @@ mod tests {
     fn secrets_are_never_shown() {
         let store = key("memory.store").unwrap();
         let url = json!("postgres://ann:p@ss:w0rd@db.example:5432/m?x=a:b@c");
-        assert_eq!(store.shown(&url), "\"postgres://ann:***@db.example:5432/m?x=a:b@c\"");
+        assert_eq!(store.redact(&url), "\"postgres://ann:***@db.example:5432/m?x=a:b@c\"");
         assert_eq!(store.redacted(&json!("postgres://ann@db/m")), json!("postgres://ann@db/m"));
         let auth = key("server.auth").unwrap();
-        assert_eq!(auth.shown(&json!("bearer abc")), "\"***\"");
+        assert_eq!(auth.redact(&json!("bearer abc")), "\"***\"");
         assert_eq!(auth.redacted(&json!("bearer abc")), json!("***"));
         assert_eq!(auth.redacted(&json!("")), json!(""));
         assert!(!refusal("memory.store", &json!("mysql://u:hidden@h")).contains("hidden"));

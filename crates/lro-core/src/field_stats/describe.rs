@@ -9,6 +9,9 @@ use crate::tokens::Measure;
 
 /// The characters of a shown value.
 const MAX_VALUE_CHARS: usize = 24;
+/// The characters of all shown values of a field: the names of nested fields are worth more than a list of
+/// titles.
+const MAX_VALUES_CHARS: usize = 80;
 
 /// How much is shown of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +20,8 @@ enum Richness {
     Type,
     /// Values and ranges.
     Values,
+    /// The fields of nested objects, with their types.
+    NestedTypes,
     /// The fields of nested objects, with their values.
     Nested,
 }
@@ -43,7 +48,7 @@ impl FieldStats {
             shown.push((name.clone(), value));
         }
         // The rest of the budget goes to values first, which decide what a query compares with.
-        for richness in [Richness::Values, Richness::Nested] {
+        for richness in [Richness::Values, Richness::NestedTypes, Richness::Nested] {
             for ((name, values), (_, value)) in fields.iter().zip(&mut shown) {
                 let richer = values.describe(objects, richness);
                 let (old, new) = (cost(name, value), cost(name, &richer));
@@ -84,16 +89,21 @@ impl Values {
     /// Describes the values; `objects` is the number of objects that may have the field.
     fn describe(&self, objects: u64, richness: Richness) -> Value {
         let kinds = self.kinds();
-        let nested = match (&self.objects, &self.arrays) {
-            (Some(object), None) if kinds.len() == 1 && richness == Richness::Nested => {
-                object.describe(object.objects).map(Value::Object)
+        let inner = match richness {
+            Richness::Type | Richness::Values => None,
+            Richness::NestedTypes => Some(Richness::Type),
+            Richness::Nested => Some(Richness::Values),
+        };
+        let nested = match (&self.objects, &self.arrays, inner) {
+            (Some(object), None, Some(inner)) if kinds.len() == 1 => {
+                object.describe(object.objects, inner).map(Value::Object)
             }
-            (None, Some(arrays)) if kinds.len() == 1 && richness == Richness::Nested => {
+            (None, Some(arrays), Some(inner)) if kinds.len() == 1 => {
                 let object = arrays.elements.objects.as_ref();
                 let object = object
                     .filter(|object| arrays.elements.kinds().len() == 1 && !object.is_dictionary());
                 object
-                    .and_then(|object| object.describe(object.objects))
+                    .and_then(|object| object.describe(object.objects, inner))
                     .map(|object| Value::Array(vec![Value::Object(object)]))
             }
             _ => None,
@@ -153,17 +163,13 @@ impl Values {
 }
 
 impl ObjectStats {
-    /// The fields with their values; `None` for a dictionary.
-    fn describe(&self, objects: u64) -> Option<Map<String, Value>> {
+    /// The fields with their types or values; `None` for a dictionary.
+    fn describe(&self, objects: u64, richness: Richness) -> Option<Map<String, Value>> {
         if self.is_dictionary() {
             return None;
         }
         let fields = self.visible();
-        Some(
-            fields
-                .map(|(name, values)| (name, values.describe(objects, Richness::Values)))
-                .collect(),
-        )
+        Some(fields.map(|(name, values)| (name, values.describe(objects, richness))).collect())
     }
 }
 
@@ -181,7 +187,10 @@ impl Strings {
             values.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             let values: Vec<String> =
                 values.iter().map(|(value, count)| format!("{} {count}", shown(value))).collect();
-            return format!("text: {}", values.join(", "));
+            let values = values.join(", ");
+            if values.chars().count() <= MAX_VALUES_CHARS {
+                return format!("text: {values}");
+            }
         }
         if self.long {
             return format!("text \u{2264} {} characters", self.max_chars);

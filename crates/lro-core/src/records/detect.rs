@@ -101,7 +101,7 @@ impl Detector {
 
     /// A detector that also collects statistics about the records of an array, for a payload that is
     /// likely to be stored.
-    pub fn surveying() -> Self {
+    pub fn with_stats() -> Self {
         Self { collect_stats: true, ..Self::new() }
     }
 
@@ -303,11 +303,11 @@ impl Detector {
 
     /// Ends the payload and returns its format.
     pub fn finish(self) -> Detected {
-        self.finish_surveyed().0
+        self.finish_with_stats().0
     }
 
     /// Ends the payload and returns its format, with the statistics if they were collected.
-    pub fn finish_surveyed(mut self) -> (Detected, Option<FirstPassStats>) {
+    pub fn finish_with_stats(mut self) -> (Detected, Option<FirstPassStats>) {
         let pending = std::mem::take(&mut self.pending);
         if !pending.is_empty() {
             self.feed_window(&pending);

@@ -85,9 +85,9 @@ impl RecordLines {
         Self { source, stats, span, fed: 0, expected: records.count }
     }
 
-    /// Prepares to write the records that a [`Detector`](super::Detector::surveying) with statistics
+    /// Prepares to write the records that a [`Detector`](super::Detector::with_stats) with statistics
     /// detected.
-    pub fn surveyed(records: &RecordSet, first_pass: FirstPassStats) -> Self {
+    pub fn with_stats(records: &RecordSet, first_pass: FirstPassStats) -> Self {
         let mut lines = Self::new(records);
         lines.stats = first_pass.stats;
         match (&mut lines.source, first_pass.lengths) {
@@ -394,7 +394,7 @@ impl FirstPassStats {
     }
 
     /// The statistics about all records, without their first lines, which are not yet written.
-    pub fn survey(&self) -> RecordStats {
+    pub fn record_stats(&self) -> RecordStats {
         self.stats.snapshot()
     }
 }
@@ -498,16 +498,16 @@ mod tests {
     use crate::{RecordStats, record_lines};
 
     fn detect(payload: &str, chunk: usize) -> (Detected, Option<super::FirstPassStats>) {
-        let mut detector = Detector::surveying();
+        let mut detector = Detector::with_stats();
         payload.as_bytes().chunks(chunk).for_each(|chunk| detector.feed(chunk));
-        detector.finish_surveyed()
+        detector.finish_with_stats()
     }
 
     fn written(payload: &str, chunk: usize) -> Result<(String, RecordStats, bool), PayloadChanged> {
         let (detected, stats) = detect(payload, chunk);
         let stats = stats.expect("an array of records");
         let compact = stats.lengths.is_some();
-        let mut lines = RecordLines::surveyed(detected.records().unwrap(), stats);
+        let mut lines = RecordLines::with_stats(detected.records().unwrap(), stats);
         let mut out = Vec::new();
         for chunk in payload.as_bytes().chunks(chunk) {
             lines.feed(chunk, &mut out)?;
@@ -533,26 +533,26 @@ mod tests {
             (format!("[{} ]", join(",")), false),
             (format!("[{}]", join(",").replace(":[", ": [")), false),
         ] {
-            let (expected, survey) =
+            let (expected, stats) =
                 record_lines(payload.as_bytes(), &Detected::detect(payload.as_bytes()), usize::MAX)
                     .unwrap();
             for chunk in [1, 7, 1000, usize::MAX] {
                 let ours = written(&payload, chunk).unwrap();
-                assert_eq!(ours, (expected.clone(), survey.clone(), compact), "{chunk}");
+                assert_eq!(ours, (expected.clone(), stats.clone(), compact), "{chunk}");
             }
         }
     }
 
     #[test]
-    fn the_survey_is_known_before_the_lines_are_written() {
+    fn the_statistics_are_known_before_the_lines_are_written() {
         let memory = r#"{"id":"a","memory_type":"semantic","created":"2026-01-01","content":"c"}"#;
         let (_, stats) = detect(&format!("[{memory},{memory}]"), 5);
-        let survey = stats.unwrap().survey();
-        assert!(survey.is_of_memories() && survey.count == 2 && survey.head.is_empty());
+        let stats = stats.unwrap().record_stats();
+        assert!(stats.is_of_memories() && stats.count == 2 && stats.head.is_empty());
     }
 
     #[test]
-    fn what_is_no_array_of_records_is_not_surveyed() {
+    fn what_is_no_array_of_records_has_no_statistics() {
         for payload in ["{}\n{}", "a,b\n1,2\n", r#"{"a":{"b":1}}"#, "text", "", "[1,]"] {
             let (detected, stats) = detect(payload, 3);
             assert!(stats.is_none(), "{payload}");
@@ -565,11 +565,11 @@ mod tests {
     }
 
     #[test]
-    fn another_payload_than_the_surveyed_one_is_noticed() {
+    fn another_payload_than_the_first_is_noticed() {
         let (detected, _) = detect("[11,22,33]", 100);
         for other in ["[11,22", "[11,22,", "[1,222,33]", "[11;22,33]", "[1\n,22,33]"] {
             let (_, stats) = detect("[11,22,33]", 100);
-            let mut lines = RecordLines::surveyed(detected.records().unwrap(), stats.unwrap());
+            let mut lines = RecordLines::with_stats(detected.records().unwrap(), stats.unwrap());
             let mut out = Vec::new();
             let outcome =
                 lines.feed(other.as_bytes(), &mut out).and_then(|()| lines.finish(&mut out));

@@ -20,9 +20,7 @@ use std::ops::Range;
 use memchr::memchr_iter;
 use serde::Serialize;
 
-use super::table::{
-    Column, Delimiter, MAX_COLUMNS, MAX_ROW_BYTES, Overflow, Rows, columns_from_header,
-};
+use super::table::{Column, Delimiter, MAX_COLUMNS, MAX_ROW_BYTES, Rows, columns_from_header};
 use super::{BYTE_ORDER_MARK, RecordForm};
 use line_buffer::LineBuffer;
 pub(super) use writer::TextTableLines;

@@ -172,7 +172,7 @@ fn r8_every_line_validates_against_the_line_schema() {
 }
 
 fn validate(offloaded: &Offloaded) {
-    let schema = offloaded.survey.shape.line_schema();
+    let schema = offloaded.stats.shape.line_schema();
     assert!(jsonschema::meta::is_valid(&schema), "{schema}");
     let validator = jsonschema::validator_for(&schema).unwrap();
     for line in &offloaded.lines {

@@ -55,9 +55,9 @@ fn lines(payload: &str, found: &Detected, chunk: usize) -> Vec<String> {
     for part in payload.as_bytes().chunks(chunk) {
         writer.feed(part, &mut out).unwrap();
     }
-    let survey = writer.finish(&mut out).unwrap();
+    let stats = writer.finish(&mut out).unwrap();
     let lines: Vec<String> = String::from_utf8(out).unwrap().lines().map(str::to_owned).collect();
-    assert_eq!(survey.count, lines.len() as u64);
+    assert_eq!(stats.count, lines.len() as u64);
     lines
 }
 

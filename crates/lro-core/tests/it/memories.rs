@@ -33,7 +33,7 @@ pub(crate) fn payload(lines: &[String]) -> String {
 pub(crate) struct Offloaded {
     pub(crate) found: Detected,
     pub(crate) lines: Vec<String>,
-    pub(crate) survey: RecordStats,
+    pub(crate) stats: RecordStats,
     pub(crate) estimated: Tokens,
     pub(crate) text_head: String,
 }
@@ -47,11 +47,11 @@ impl Offloaded {
         let policies = Policies::default();
         let rules = Rules { enabled: true, threshold: Threshold::Above(1600), policies: &policies };
         let assessment = assess(payload.as_bytes(), tool, &rules, &NoTokenizer);
-        let (text, survey) =
+        let (text, stats) =
             record_lines(payload.as_bytes(), &assessment.found, usize::MAX).unwrap();
         Self {
             lines: text.lines().map(str::to_owned).collect(),
-            survey,
+            stats,
             estimated: assessment.estimate.tokens,
             text_head: payload.chars().take(4000).collect(),
             found: assessment.found,
@@ -71,7 +71,7 @@ impl Offloaded {
             expires_at: "2026-11-15T12:00:00Z".parse().unwrap(),
             operation,
             found: &self.found,
-            survey: &self.survey,
+            stats: &self.stats,
             text_head: &self.text_head,
             estimated: self.estimated,
             score_range: Some((0.0, 1.0)),
@@ -117,7 +117,7 @@ impl Offloaded {
         extraction: Extraction,
         preview: u64,
     ) -> CompactDescriptor {
-        let operation = Operation::of_tool(tool);
+        let operation = Operation::from_tool(tool);
         let detail = operation.is_memory().then_some(Detail::Light);
         let look = DescriptorOptions {
             extraction,
@@ -132,7 +132,7 @@ impl Offloaded {
         let header = lro_core::OffloadHeader::new(
             &Operation::Recall,
             Some("query".to_owned()),
-            self.survey.count,
+            self.stats.count,
             self.estimated,
             detail,
             "2026-11-15T11:00:00Z".parse().unwrap(),

@@ -88,7 +88,7 @@ fn r7_every_recipe_answers_where_fields_are_of_another_kind() {
             r#"{{"id":"2","memory_type":"semantic","created":"2026-01-02","content":"c",{odd}}}"#
         );
         let offloaded = Offloaded::of(&format!("[{plain},{line}]"), "recall_memories");
-        assert!(offloaded.survey.is_of_memories());
+        assert!(offloaded.stats.is_of_memories());
         std::fs::write(&path, offloaded.file(Detail::Full)).unwrap();
         for detail in DETAILS {
             let descriptor = offloaded.full(path.to_str().unwrap(), detail, Extraction::Shell, 0);

@@ -78,7 +78,7 @@ fn g1_a_header_is_made_from_what_is_known() {
     assert!(header.is_ours());
     assert_eq!((header.count, header.schema_version.as_str()), (3, "0.1.0"));
     assert_eq!(header.timestamp, "2026-11-15T11:00:00.250Z");
-    let tool = Operation::of_tool("list_issues");
+    let tool = Operation::from_tool("list_issues");
     let other = OffloadHeader::new(&tool, None, 3, Tokens(9), Detail::Full, at);
     assert_eq!(
         (other.operation.as_str(), other.schema_version.as_str()),
@@ -88,7 +88,7 @@ fn g1_a_header_is_made_from_what_is_known() {
 
 fn delivery(payload: &str, tool: &str) -> Delivery {
     let policies = Policies::default();
-    let threshold = if Operation::of_tool(tool).is_memory() {
+    let threshold = if Operation::from_tool(tool).is_memory() {
         Threshold::Above(u32::try_from(DEFAULT_OFFLOAD_THRESHOLD_TOKENS).unwrap())
     } else {
         Threshold::From(10_000)
@@ -148,8 +148,8 @@ fn d1_records_keep_the_level_they_were_asked_for() {
         let lines = testkit::corpus::lines(&memories, crate::memories::level(detail));
         let offloaded = crate::memories::Offloaded::of(&payload(&lines), "recall_memories");
         assert_eq!(offloaded.lines, lines);
-        assert!(offloaded.survey.is_of_memories());
-        assert_eq!(offloaded.survey.detail(), detail);
+        assert!(offloaded.stats.is_of_memories());
+        assert_eq!(offloaded.stats.detail(), detail);
     }
 }
 

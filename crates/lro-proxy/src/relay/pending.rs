@@ -106,7 +106,7 @@ impl ToolCallInfo {
             "full" => Some(Detail::Full),
             _ => None,
         });
-        let continuation = Operation::of_tool(&tool).is_memory() && text("cursor").is_some();
+        let continuation = Operation::from_tool(&tool).is_memory() && text("cursor").is_some();
         let query = text("query").map(Into::into);
         let json = message.params()?.get("arguments").map_or("{}", RawValue::get);
         Some(Self {

@@ -185,9 +185,9 @@ fn f06_the_reference_needs_no_path_and_the_path_is_mapped() {
     // The fixture's directory varies, so the mapping is tested on text.
     let mut map = config.proxy.path_map.clone();
     map.from = dir.display().to_string();
-    assert!(map.shown(path.clone()).starts_with("/elsewhere/"));
+    assert!(map.client_path(path.clone()).starts_with("/elsewhere/"));
     map.from = format!("{}/", &map.from[..map.from.len() - 1]);
-    assert_eq!(map.shown(path.clone()), path);
+    assert_eq!(map.client_path(path.clone()), path);
 }
 
 /// `_meta` of the request tells that a program reads the result.

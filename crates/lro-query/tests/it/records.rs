@@ -15,10 +15,9 @@ impl Set {
     pub(crate) fn stored(records: &[String]) -> Self {
         let payload = format!("[{}]", records.join(","));
         let found = Detected::detect(payload.as_bytes());
-        let (text, survey) =
-            lro_core::record_lines(payload.as_bytes(), &found, usize::MAX).unwrap();
+        let (text, stats) = lro_core::record_lines(payload.as_bytes(), &found, usize::MAX).unwrap();
         let lines = text.lines().map(str::to_owned).collect();
-        Self { lines, optional: OptionalFields::from_shape(&survey.shape) }
+        Self { lines, optional: OptionalFields::from_shape(&stats.shape) }
     }
 
     /// The lines after a header, and their offset.

@@ -364,7 +364,7 @@ impl DirScratch {
 fn create_then_unlink(shared: &Shared) -> Result<OwnedFd, SpoolError> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = &shared.folder;
-    let operation = Operation::of_tool("scratch");
+    let operation = Operation::from_tool("scratch");
     let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..MAX_NAME_ATTEMPTS {
         // Unique enough, since the name is free again immediately.

@@ -202,9 +202,9 @@ fn f34_every_byte_is_safe_before_anyone_hears_of_it() {
         let seen = entries(spool.path());
         assert!(seen.iter().all(|name| name.starts_with(".part-")), "{seen:?}");
     }
-    let (listed, survey) = storing.finish().unwrap();
+    let (listed, stats) = storing.finish().unwrap();
     // All of it, and readable from now on.
-    assert_eq!(survey.count, 50_001);
+    assert_eq!(stats.count, 50_001);
     assert_eq!(whole(&private(spool.path()), listed.id()), payload.as_bytes());
 }
 

@@ -101,6 +101,6 @@ fn write(path: &Path, bytes: &[u8]) {
 
 fn offload(offloader: &Offloader, tool: &str, bytes: &[u8]) {
     let body = ResultBody::Payload(bytes);
-    let delivered = offloader.deliver_result(ToolCall::new(tool), body, IdSeed::of_system());
+    let delivered = offloader.deliver_result(ToolCall::new(tool), body, IdSeed::from_system());
     assert!(matches!(delivered, Delivered::Offloaded(_)), "{delivered:?}");
 }

@@ -65,7 +65,7 @@ pub(crate) fn child(directory: &Path) -> Value {
     }
     chunk.extend_from_slice(b"],\"next_cursor\":null}");
     stream.feed(&chunk);
-    let outcome = stream.finish(IdSeed::of_system());
+    let outcome = stream.finish(IdSeed::from_system());
     let seconds = start.elapsed().as_secs_f64();
     let Delivered::Offloaded(offloaded) = &outcome.delivered else {
         panic!("{:?}", outcome.delivered)

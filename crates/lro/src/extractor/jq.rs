@@ -277,8 +277,8 @@ mod run {
                 return Ok(None);
             }
             let path = sidecar.envelope.as_ref().map(records_path).unwrap_or_default();
-            let path: String = path.iter().map(|name| format!("[{}]", json!(name))).collect();
-            let on_map = format!(".{path} | {filter}");
+            let steps: Vec<String> = path.iter().map(|name| format!("[{}]", json!(name))).collect();
+            let on_map = format!(".{} | {filter}", steps.concat());
             let Some(original) = original_document(self.stored)? else { return Ok(None) };
             let answer = self.run(JqQuery::each(on_map), Source::document(&*original));
             let answer = answer.ok().filter(|answer| answer.failed.is_none());

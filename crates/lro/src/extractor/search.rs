@@ -84,7 +84,7 @@ impl Extractor {
         };
         let reply = self.search_readings(&searched, pattern, arguments)?;
         if reply.total.number() == 0
-            && let Some(found) = self.search_original(&searched, query, pattern, arguments)?
+            && let Some(found) = self.search_original(&searched, query, pattern, arguments)
         {
             return Ok(found);
         }
@@ -99,12 +99,12 @@ impl Extractor {
         query: &Query,
         pattern: &str,
         arguments: SearchArguments,
-    ) -> Result<Option<Reply>, ExtractError> {
+    ) -> Option<Reply> {
         let stored = searched.stored;
         if searched.is_selected || query.part.is_some() || !has_records(stored) {
-            return Ok(None);
+            return None;
         }
-        let Ok(original) = original_text(stored) else { return Ok(None) };
+        let original = original_text(stored).ok()?;
         let original = Searched {
             stored,
             main: &*original,
@@ -113,13 +113,11 @@ impl Extractor {
             outside: Outside::default(),
             is_selected: true,
         };
-        let Ok(mut reply) = self.search_pattern(&original, pattern, arguments) else {
-            return Ok(None);
-        };
+        let mut reply = self.search_pattern(&original, pattern, arguments).ok()?;
         let note = "found in the original, as with target=\"original\": records are stored in \
                     another spelling";
         reply.notes.insert(0, note.to_owned());
-        Ok((reply.total.number() > 0).then_some(reply))
+        (reply.total.number() > 0).then_some(reply)
     }
 
     /// Searches for a pattern, and for other readings of it if it is invalid or matches nothing.

@@ -75,7 +75,7 @@ impl Interceptor {
 
     /// The offloader for results of `tool`.
     pub fn offloader(&self, tool: &str) -> &Offloader {
-        if Operation::of_tool(tool).is_memory() { &self.memory } else { &self.other }
+        if Operation::from_tool(tool).is_memory() { &self.memory } else { &self.other }
     }
 
     /// Whether any result of `tool` can be replaced.

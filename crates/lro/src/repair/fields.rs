@@ -33,9 +33,9 @@ impl Kinds {
     /// Any other text.
     pub(crate) const TEXT: Self = Self(16);
 
-    fn of_value(json: &[u8]) -> Self {
+    fn from_json(json: &[u8]) -> Self {
         match json {
-            [b'"', text @ .., b'"'] if matches!(text, b"true" | b"false") => Self::BOOLEAN_TEXT,
+            br#""true""# | br#""false""# => Self::BOOLEAN_TEXT,
             [b'"', text @ .., b'"'] if serde_json::from_slice::<f64>(text).is_ok() => {
                 Self::NUMBER_TEXT
             }
@@ -82,7 +82,7 @@ impl FieldPaths {
                 self.kinds.push(Kinds::default());
                 self.paths.len() - 1
             });
-            self.kinds[at].0 |= Kinds::of_value(value).0;
+            self.kinds[at].0 |= Kinds::from_json(value).0;
             self.add(value, path);
             let first = Elements::new(value).and_then(|mut elements| elements.next()?.ok());
             if first.is_some_and(|first| first.starts_with(b"{")) && !self.arrays.contains(path) {

@@ -80,7 +80,7 @@ impl Tenants for Both {
 
 impl Team {
     fn new() -> Self {
-        Self::at(IdSeed::of_system)
+        Self::at(IdSeed::from_system)
     }
 
     fn at(clock: fn() -> IdSeed) -> Self {
@@ -118,7 +118,7 @@ impl Team {
     }
 
     fn serve(self) -> (Served, BTreeMap<&'static str, Place>, Arc<Known>, Arc<Kept>) {
-        let events = EventBus::new(IdSeed::of_system).with(self.events.clone());
+        let events = EventBus::new(IdSeed::from_system).with(self.events.clone());
         let (tenants, authenticator) = (Arc::new(Both(self.tenants)), Arc::new(self.authenticator));
         let served = Served::for_many(tenants, authenticator, events, HttpOptions::default());
         (served, self.places, self.keys, self.events)
@@ -255,7 +255,7 @@ fn an_unauthenticated_request_gets_a_challenge_and_no_information() {
 static AHEAD: AtomicI64 = AtomicI64::new(0);
 
 fn set_clock() -> IdSeed {
-    let mut moment = IdSeed::of_system();
+    let mut moment = IdSeed::from_system();
     moment.now += TimeDelta::seconds(AHEAD.load(Ordering::SeqCst));
     moment
 }
@@ -499,7 +499,7 @@ impl Authority {
 static LATER: AtomicI64 = AtomicI64::new(0);
 
 fn later() -> IdSeed {
-    let mut moment = IdSeed::of_system();
+    let mut moment = IdSeed::from_system();
     moment.now += TimeDelta::seconds(LATER.load(Ordering::SeqCst));
     moment
 }

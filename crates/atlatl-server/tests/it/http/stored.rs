@@ -97,7 +97,7 @@ fn what_has_expired_is_gone_and_what_never_was_is_not_found() {
     assert_eq!(served.get(&format!("/v1/offloads/{reference}")).status, 200);
     drop(served);
     place.clock = || {
-        let at = IdSeed::of_system();
+        let at = IdSeed::from_system();
         IdSeed { now: at.now + TimeDelta::hours(2), random: at.random }
     };
     let later = Served::start(&place);

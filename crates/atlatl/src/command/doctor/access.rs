@@ -74,7 +74,7 @@ fn login_file_finding(error: &LoginError) -> Finding {
 /// the proxy, otherwise a warning.
 fn expired_login(entry: &Entry, servers: &[ClientEntry]) -> Option<Finding> {
     let end =
-        entry.expires_at.filter(|end| !entry.refreshable && *end <= IdSeed::of_system().now)?;
+        entry.expires_at.filter(|end| !entry.refreshable && *end <= IdSeed::from_system().now)?;
     let in_use =
         servers.iter().filter(|server| server.launch.enabled).any(|server| match &server.command {
             EntryCommand::Proxy { upstream: UpstreamSpec::Url(url), .. } => {

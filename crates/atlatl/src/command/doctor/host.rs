@@ -21,7 +21,7 @@ const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 /// Checks the clock, which expiry depends on, against the newest stored result and install journal.
 pub(super) fn check_clock(settings: &Settings, newest: NewestResult) -> Group {
     let mut group = Group::new("clock");
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let state = settings.surroundings().state_dir.as_ref();
     let journals = state.map(|dir| dir.join("atlatl/installs"));
     let journal = journals.as_deref().and_then(newest_in);

@@ -77,7 +77,7 @@ fn read_file(name: String, mut file: File, stores: &Stores) -> Result<Input, Err
     }
     let mut progress = ByteProgress::new("reading", metadata.is_file().then_some(length));
     let mut buffer = SpillBuffer::new(MAX_INPUT_IN_MEMORY);
-    let spool = stores.spool_for(&Operation::of_tool(""));
+    let spool = stores.spool_for(&Operation::from_tool(""));
     let mut piece = vec![0; CHUNK_LEN];
     loop {
         let read = match file.read(&mut piece) {

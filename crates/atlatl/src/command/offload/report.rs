@@ -172,12 +172,12 @@ impl Report {
     ) -> Result<Self, PayloadChanged> {
         let DetectedPayload { payload, detected, further_texts, location } = input;
         let part = |bytes| payload::part(payload, 0..bytes).map_err(|_| PayloadChanged);
-        let (lines, survey) = payload_record_lines(payload, &detected, MAX_COUNTED_BYTES)
+        let (lines, stats) = payload_record_lines(payload, &detected, MAX_COUNTED_BYTES)
             .map_err(|_| PayloadChanged)?;
-        let kind = PayloadKind::from_detected(&detected, survey.is_of_memories());
+        let kind = PayloadKind::from_detected(&detected, stats.is_of_memories());
         let tool = Tool::new(tool, kind);
         let name = tool.as_ref().map_or("", |tool| &tool.name);
-        let operation = Operation::of_tool(name);
+        let operation = Operation::from_tool(name);
         let memory = operation.is_memory();
         let rules = rules(config, memory);
         let assessment = assess(name, &rules);
@@ -196,7 +196,7 @@ impl Report {
                 head: &head.map_err(|_| PayloadChanged)?,
                 operation: &operation,
                 assessment: &assessment,
-                survey: &survey,
+                stats: &stats,
                 around: &around,
                 further_texts: &texts,
             };
@@ -239,14 +239,14 @@ impl Report {
             records: detected.records().map(|records| Records {
                 count: records.count,
                 form: records.form.clone(),
-                fields: survey
+                fields: stats
                     .shape
                     .fields()
                     .into_iter()
                     // As descriptors say it.
                     .map(|(name, types)| (name, types.replace("string", "text").into()))
                     .collect(),
-                fields_left_out: match survey.shape.fields_left_out() {
+                fields_left_out: match stats.shape.fields_left_out() {
                     OmittedFields::Exactly(more) | OmittedFields::AtLeast(more) => more,
                 },
             }),
@@ -289,8 +289,8 @@ impl Tool {
             None => input,
         };
         let detected = Detected::detect(payload);
-        let (_, survey) = record_lines(payload, &detected, 0)?;
-        Ok(Self::infer_from_detected(&detected, survey.is_of_memories()))
+        let (_, stats) = record_lines(payload, &detected, 0)?;
+        Ok(Self::infer_from_detected(&detected, stats.is_of_memories()))
     }
 
     /// Infers the tool from the records that were detected.

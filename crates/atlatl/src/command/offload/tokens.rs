@@ -37,7 +37,7 @@ pub(super) struct DescriptorSample<'a> {
     pub(super) head: &'a [u8],
     pub(super) operation: &'a Operation,
     pub(super) assessment: &'a Assessment,
-    pub(super) survey: &'a RecordStats,
+    pub(super) stats: &'a RecordStats,
     /// The members around the records.
     pub(super) around: &'a [OuterMember<'a>],
     /// The texts beside the payload.
@@ -47,7 +47,7 @@ pub(super) struct DescriptorSample<'a> {
 impl Descriptor {
     /// The descriptor of a result that would be stored in `directory`.
     pub(super) fn new(sample: &DescriptorSample<'_>, config: &Config, directory: &Path) -> Self {
-        let DescriptorSample { operation, assessment, survey, .. } = *sample;
+        let DescriptorSample { operation, assessment, stats, .. } = *sample;
         let id = ResultId::new(SAMPLE_TIME_MS, SAMPLE_RANDOM);
         let suffix = match assessment.found.content {
             Content::Records(_) => "jsonl",
@@ -65,7 +65,7 @@ impl Descriptor {
                 .unwrap_or_default(),
             operation,
             found: &assessment.found,
-            survey,
+            stats,
             text_head: &String::from_utf8_lossy(sample.head),
             estimated: assessment.estimate.tokens,
             score_range: None,
@@ -79,8 +79,8 @@ impl Descriptor {
             preview: Tokens(u64::from(offload.preview_tokens)),
             recipes: RecipeListing::from_config(offload),
         };
-        let is_memory = operation.is_memory() && survey.is_of_memories();
-        let detail = is_memory.then(|| survey.detail());
+        let is_memory = operation.is_memory() && stats.is_of_memories();
+        let detail = is_memory.then(|| stats.detail());
         let full = detail.filter(|_| offload.descriptor == DescriptorForm::Full);
         let full = full.map(|detail| count_json(&stored.full_descriptor(detail, look)));
         let needed = assessment.estimate.tokens.0 / MIN_SAVINGS_FACTOR;

@@ -56,8 +56,8 @@ impl OffloadStack {
         scope: Option<&str>,
     ) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, scope)?;
-        let memory = stores.spool_for(&Operation::of_tool("recall_memories"));
-        let other = stores.spool_for(&Operation::of_tool(""));
+        let memory = stores.spool_for(&Operation::from_tool("recall_memories"));
+        let other = stores.spool_for(&Operation::from_tool(""));
         let alternate = stores.alternate();
         let mut stack = Self::with_spools(source, settings, stores, memory, other)?;
         stack.further.extend(alternate);
@@ -74,7 +74,7 @@ impl OffloadStack {
         let mut stack = Self::new(source, settings, scopes.next())?;
         for scope in scopes {
             let stores = Stores::from_settings(settings, Some(scope))?;
-            stack.further.push(stores.spool_for(&Operation::of_tool("")));
+            stack.further.push(stores.spool_for(&Operation::from_tool("")));
             stack.further.extend(stores.alternate());
         }
         Ok(stack)
@@ -196,7 +196,7 @@ impl OffloadStack {
         let Some(stores) = self.stores.clone() else { return };
         let events = self.events.clone();
         let sweep = move || {
-            let now = IdSeed::of_system().now;
+            let now = IdSeed::from_system().now;
             let swept = stores.sweep(now, &*events);
             let acted_on = swept.failures.is_empty().then_some(swept.expired.len() as u64);
             // A run without effect is not worth a line in the ledger.

@@ -110,7 +110,7 @@ fn about(entry: &ResultEntry) -> HeaderInfo {
 }
 
 fn expires(entry: &ResultEntry) -> String {
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let verb = if entry.expires_at > now { "expires" } else { "expired" };
     format!("{verb} {}", distance(entry.expires_at, now))
 }
@@ -262,7 +262,7 @@ fn run_query(
         params: Values::new(),
     };
     let question = Query::new(address, wanted);
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let reply = extractor
         .extract(&question, now, cancel)
         .map_err(|error| format!("{error}. {}", hint(&error)))?;

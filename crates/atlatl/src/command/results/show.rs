@@ -59,7 +59,7 @@ pub(super) fn run(
     term: Option<&str>,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let now = IdSeed::of_system().now;
+    let now = IdSeed::from_system().now;
     let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
     let address = args.selector.address()?;
     let (store, stored) = stores
@@ -155,9 +155,9 @@ fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, PreviewExtent)>
     let text = String::from_utf8_lossy(&head[..filled]);
     Ok(if records {
         let whole = text.rfind('\n').map_or(&*text, |end| &text[..=end]);
-        Preview::of_records(whole, PREVIEW_TOKENS)
+        Preview::from_records(whole, PREVIEW_TOKENS)
     } else {
-        Preview::of_text(&text, PREVIEW_TOKENS)
+        Preview::from_text(&text, PREVIEW_TOKENS)
     })
 }
 

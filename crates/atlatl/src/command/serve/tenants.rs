@@ -54,14 +54,14 @@ pub(super) fn serve_tenants(
     let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
     let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings, super::SOURCE)));
-    let mut events = EventBus::new(IdSeed::of_system)
+    let mut events = EventBus::new(IdSeed::from_system)
         .with(Arc::new(EventFanOut::new(ledger).without_memories()))
         .with(Arc::clone(&metrics) as _);
     if let Some(audit) = AuditLog::open(&config.server.audit)? {
         events = events.with(Arc::new(audit));
     }
     let resource = format!("{base}/mcp");
-    let mut authenticator = Authenticator::new(resource.clone(), IdSeed::of_system);
+    let mut authenticator = Authenticator::new(resource.clone(), IdSeed::from_system);
     if principals.keys {
         authenticator = authenticator.with_keys(Arc::new(StoredKeys(database.clone())));
     }

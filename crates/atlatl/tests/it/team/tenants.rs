@@ -164,7 +164,7 @@ fn g08_a_key_expires_after_90_days_unless_it_is_created_otherwise() {
     let days = |more: &[&str]| {
         let expires = house.key("ann", more)["expires"].as_str()?.to_owned();
         let expires: DateTime<Utc> = expires.parse().unwrap();
-        Some(((expires - lro::IdSeed::of_system().now).num_minutes() + 60) / (24 * 60))
+        Some(((expires - lro::IdSeed::from_system().now).num_minutes() + 60) / (24 * 60))
     };
     assert_eq!(days(&[]), Some(90));
     assert_eq!(days(&["--expires", "7"]), Some(7));

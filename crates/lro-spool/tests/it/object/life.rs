@@ -16,7 +16,7 @@ use super::{all, on, options, text};
 use crate::fixture::{HOUR, at, id, put, what, whole};
 
 fn draft(spool: &ObjectSpool, n: u64) -> Box<dyn Draft> {
-    let operation = lro_core::Operation::of_tool("list_issues");
+    let operation = lro_core::Operation::from_tool("list_issues");
     let (id, created_at) = (id(n), at(0));
     let header = lro_core::OffloadHeader::new(
         &operation,

@@ -75,7 +75,6 @@ impl<'a> Comparison<'a> {
             Value::Text if name.eq_ignore_ascii_case("line") && fields.are_lines() => {
                 return Some(words.replaced(self.at, self.at + 1, "text"));
             }
-            Value::Text => return None,
             Value::NumberText(number) if has(Kinds::NUMBER) && !is_text() => {
                 (format!("'{number}'"), number.to_owned())
             }

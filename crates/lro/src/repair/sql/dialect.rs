@@ -95,10 +95,11 @@ pub(super) fn dialect(statement: &str) -> Option<Repair> {
             let corrected = format!("{}{space}{rest}", words.text(0, at).trim_end());
             return repair(corrected, words.text(at, at + 3), String::new());
         }
-        if words.is_any(at, &["substring", "substr"]) && words.is(at + 1, "(") {
-            if let Some(repair) = substring(&words, at) {
-                return Some(repair);
-            }
+        if words.is_any(at, &["substring", "substr"])
+            && words.is(at + 1, "(")
+            && let Some(repair) = substring(&words, at)
+        {
+            return Some(repair);
         }
         if words.is_any(at, &["from", "join"]) && words.is_any(at + 1, &["lro", "table"]) {
             let end = if words.is(at + 2, ":") { at + 4 } else { at + 2 };

@@ -47,7 +47,8 @@ fn with_elements(statement: &str, array: &[String], alias: &str) -> Option<Strin
         return None;
     }
     let (first, inner) = array.split_first()?;
-    let path = inner.iter().map(|name| format!(".\"{name}\"")).collect::<String>();
+    let path: Vec<String> = inner.iter().map(|name| format!(".\"{name}\"")).collect();
+    let path = path.concat();
     let column = format!("{}.{}", words.get(end - 1), quoted(first));
     let source = if path.is_empty() {
         format!("json_each({column})")
