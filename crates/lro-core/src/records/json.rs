@@ -244,7 +244,7 @@ impl Search {
         });
         let several = || {
             // Several tables that make up the document together: the largest one is the main table.
-            let tables = self.arrays.iter().filter(|array| array.is_table());
+            let tables = self.arrays.iter().rev().filter(|array| array.is_table());
             let bytes: u64 = tables.clone().map(|array| array.measure.bytes).sum();
             tables.max_by_key(|array| array.measure.bytes).filter(|_| bytes * 2 >= document)
         };

@@ -70,21 +70,27 @@ fn find(payload: &str, chunk: usize) -> Detected {
 /// The record array by the rule, computed on the tree.
 fn expected(tree: &Tree) -> Option<(Vec<&str>, &[Tree])> {
     let size = |items: &[Tree]| items.iter().map(|item| item.compact().len()).sum::<usize>();
-    // The first of the largest arrays, among those with decodable names.
-    let mut best: Option<(Vec<&str>, &[Tree])> = None;
-    for (path, items) in tree.arrays() {
-        let text = path.iter().all(|name| serde_json::from_str::<String>(name).is_ok());
-        if text && best.as_ref().is_none_or(|(_, other)| size(items) > size(other)) {
-            best = Some((path, items));
-        }
-    }
-    best.filter(|(path, items)| {
-        let document = tree.compact().len();
-        let objects = !items.is_empty()
-            && items.iter().all(|item| matches!(item, Tree::Object(_) | Tree::Deep(_)));
+    let is_table = |items: &[Tree]| {
+        !items.is_empty()
+            && items.iter().all(|item| matches!(item, Tree::Object(_) | Tree::Deep(_)))
+    };
+    let document = tree.compact().len();
+    // Among those with decodable names.
+    let mut arrays = tree.arrays();
+    arrays.retain(|(path, _)| path.iter().all(|name| serde_json::from_str::<String>(name).is_ok()));
+    // The first of the largest arrays.
+    let largest = arrays.iter().rev().max_by_key(|(_, items)| size(items)).cloned();
+    let largest = largest.filter(|(path, items)| {
         path.is_empty()
             || size(items) * 2 >= document
-            || (objects && document - size(items) <= 1024)
+            || (is_table(items) && document - size(items) <= 1024)
+    });
+    largest.or_else(|| {
+        // The largest of several tables that make up half of the document together.
+        arrays.retain(|(_, items)| is_table(items));
+        let bytes: usize = arrays.iter().map(|(_, items)| size(items)).sum();
+        let largest = arrays.into_iter().rev().max_by_key(|(_, items)| size(items));
+        largest.filter(|_| bytes * 2 >= document)
     })
 }
 
