@@ -56,6 +56,19 @@ pub fn recovered(reports: &[KindReport]) -> (usize, usize) {
     (attempts().filter(|attempt| attempt.outcome != Outcome::Fail).count(), attempts().count())
 }
 
+/// The wrong attempts that are neither understood nor corrected.
+pub fn failed_attempts(reports: &[KindReport]) -> Vec<String> {
+    let failed = reports.iter().flat_map(|report| {
+        let failed = report.attempts.iter().filter(|attempt| attempt.outcome == Outcome::Fail);
+        failed.map(move |attempt| (&report.kind, attempt))
+    });
+    failed
+        .map(|(kind, attempt)| {
+            format!("{kind}, {}: {}\n{}", attempt.mistake, attempt.call, attempt.reply)
+        })
+        .collect()
+}
+
 /// The questions that are not answered and the descriptors that are too large. Empty if there are none.
 pub fn misses(reports: &[KindReport]) -> Vec<String> {
     let mut misses = Vec::new();
