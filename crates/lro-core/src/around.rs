@@ -20,6 +20,7 @@ use crate::payload::{self, Payload, Section, Unreadable};
 use crate::preview::truncate::{Limits, show};
 use crate::records::{Content, Detected, Envelope, RecordForm};
 use crate::sanitize::{escape_invisible, excerpt};
+use crate::stats::TableStats;
 use crate::tokens::{Measure, Tokens};
 
 /// The token budget of `lro.around` and `lro.notes` together.
@@ -216,8 +217,13 @@ impl Serialize for Around {
 
 impl Around {
     /// As much of `members` as fits `budget`: problems first, then pagination and totals, then the
-    /// others. `None` if there are none.
-    pub(crate) fn new(members: &[OuterMember<'_>], budget: Tokens) -> Option<Self> {
+    /// others. Those that do not fit are counted, unless they are among `tables`, which are listed.
+    /// `None` if there are none.
+    pub(crate) fn new(
+        members: &[OuterMember<'_>],
+        tables: &[TableStats],
+        budget: Tokens,
+    ) -> Option<Self> {
         if members.is_empty() {
             return None;
         }
@@ -233,7 +239,8 @@ impl Around {
             builder = Builder { entries: Vec::new(), names: HashSet::new(), left };
             let (mut rest, mut rest_bytes) = (0_u64, 0);
             for member in ordered {
-                if !builder.add_abridged(member) {
+                let is_listed = || tables.iter().any(|table| table.path == member.path);
+                if !builder.add_abridged(member) && !is_listed() {
                     rest += 1;
                     rest_bytes += member.bytes;
                 }
@@ -426,7 +433,7 @@ mod tests {
 
     fn around(payload: &str, budget: u64) -> serde_json::Value {
         let envelope = envelope(payload);
-        let around = Around::new(&envelope.members(), Tokens(budget)).unwrap();
+        let around = Around::new(&envelope.members(), &[], Tokens(budget)).unwrap();
         serde_json::to_value(&around).unwrap()
     }
 
@@ -437,7 +444,7 @@ mod tests {
             rows(50)
         );
         let envelope = envelope(&payload);
-        let around = Around::new(&envelope.members(), BUDGET).unwrap();
+        let around = Around::new(&envelope.members(), &[], BUDGET).unwrap();
         assert_eq!(
             serde_json::to_string(&around).unwrap(),
             r#"{"warnings":["partial: shard 3 down"],"next_page_token":"TOK-abc","has_more":true,"price":1.50}"#

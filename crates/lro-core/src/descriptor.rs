@@ -358,7 +358,7 @@ impl DescriptorInput<'_> {
             total_matches: self.total_matches,
             readable_path: self.readable_path,
             parts: u32::try_from(self.further_texts.len() + 1).ok().filter(|parts| *parts > 1),
-            around: Around::new(&members, around_budget),
+            around: Around::new(&members, &self.stats.tables, around_budget),
             tables: tables(self.found.records(), &self.stats.tables),
             notes,
             preview,

@@ -93,7 +93,8 @@ impl Outside {
             let Some(source) = open_text(stored, part)? else { break };
             outside.further += 1;
             let location = Location::Part(part);
-            outside.texts.push(OutsideText { source, location, format: LineFormat::Text });
+            let format = text_format(&*source);
+            outside.texts.push(OutsideText { source, location, format });
         }
         Ok(outside)
     }
@@ -136,6 +137,27 @@ impl Outside {
             texts => drop(write!(text, ", {texts} further texts")),
         }
         text
+    }
+}
+
+/// The format of a further text: it may be JSON as well. A large one is searched as it is.
+pub(crate) fn text_format(text: &dyn PositionedRead) -> LineFormat {
+    const MAX_JSON_BYTES: u64 = 1 << 20;
+    let Some(length) = usize::try_from(text.len()).ok().filter(|_| text.len() <= MAX_JSON_BYTES)
+    else {
+        return LineFormat::Text;
+    };
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match text.read_at(filled as u64, &mut bytes[filled..]) {
+            Ok(0) | Err(_) => return LineFormat::Text,
+            Ok(read) => filled += read,
+        }
+    }
+    match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
+        Ok(_) => LineFormat::Json,
+        Err(_) => LineFormat::Text,
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Extractor;
 use crate::extract_error::ExtractError;
-use crate::outside::{Outside, line_format, matches};
+use crate::outside::{Outside, line_format, matches, text_format};
 use crate::query::{Query, QueryKind, QueryTarget, Reply, ReplyUnit, match_to_json};
 use crate::query_source::{has_records, original_text, selected_text};
 use crate::repair::pattern::{readings, without_look_around};
@@ -68,7 +68,7 @@ impl Extractor {
                     (QueryTarget::Original, _) if query.part.unwrap_or(0) == 0 => {
                         line_format(stored)
                     }
-                    _ => LineFormat::Text,
+                    _ => text_format(&**text),
                 },
                 outside: Outside::default(),
                 is_selected: true,
@@ -88,7 +88,29 @@ impl Extractor {
         {
             return Ok(found);
         }
+        if reply.total.number() == 0
+            && let Some(found) = self.search_decoded(searched, pattern, arguments)
+        {
+            return Ok(found);
+        }
         Ok(reply)
+    }
+
+    /// Searches a text in which JSON may be embedded, with its escapes decoded. `None` if nothing is
+    /// found there either.
+    fn search_decoded(
+        &self,
+        mut searched: Searched<'_>,
+        pattern: &str,
+        arguments: SearchArguments,
+    ) -> Option<Reply> {
+        searched.format = LineFormat::Json;
+        for text in &mut searched.outside.texts {
+            text.format = LineFormat::Json;
+        }
+        let mut reply = self.search_pattern(&searched, pattern, arguments).ok()?;
+        reply.notes.insert(0, "found with the escapes of JSON decoded".to_owned());
+        (reply.total.number() > 0).then_some(reply)
     }
 
     /// Searches the original, in which the records may be spelled differently. `None` if nothing is
@@ -101,7 +123,8 @@ impl Extractor {
         arguments: SearchArguments,
     ) -> Option<Reply> {
         let stored = searched.stored;
-        if searched.is_selected || query.part.is_some() || !has_records(stored) {
+        let has_records = has_records(stored) && stored.listed().sidecar.header.count > 0;
+        if searched.is_selected || query.part.is_some() || !has_records {
             return None;
         }
         let original = original_text(stored).ok()?;

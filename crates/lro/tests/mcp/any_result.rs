@@ -495,9 +495,9 @@ fn payload(text: String, needles: Vec<String>) -> AnyResult {
     AnyResult { body: Body::Payload(text), needles, document: None, texts: Vec::new(), main }
 }
 
-/// One JSON value per line.
+/// One object per line.
 fn lines(alphabet: Alphabet) -> impl Strategy<Value = AnyResult> {
-    let rows = prop::collection::vec(value(alphabet), 2..20);
+    let rows = prop::collection::vec(members(alphabet, 5).prop_map(Node::Object), 2..20);
     (rows, spelling(alphabet)).prop_map(|(rows, spelling)| {
         let Numbered { node, needles, .. } = Numbered::new(Node::Array(rows), Vec::new());
         let Node::Array(rows) = node else { unreachable!() };

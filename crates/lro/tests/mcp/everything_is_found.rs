@@ -99,6 +99,7 @@ struct Lro {
 #[derive(Debug, Deserialize)]
 struct Table {
     table: String,
+    from: Option<String>,
     records: usize,
 }
 
@@ -265,36 +266,50 @@ fn members_add_up(descriptor: &Descriptor, document: &Node, path: &[&str]) -> Re
         }
     }
     // The largest are tables. A table that is not found is in a member that is shown or named.
-    let mut counted = 0;
+    let mut counted = 0_u32;
     for table in descriptor.lro.tables.iter().filter(|table| table.table != "results") {
         if let Some(more) = table.table.strip_prefix("\u{2026} ") {
             counted = more.trim_end_matches(" more").parse().unwrap();
             continue;
         }
-        let is_numbered = table.table.strip_prefix('t').is_some_and(|n| n.parse::<u32>().is_ok());
-        remove_largest(&mut left, |member| {
-            let name = member.path.rsplit('.').next().unwrap_or_default();
-            record_count(member.value) == table.records
-                && (is_numbered || table.table == name.to_lowercase())
-        });
+        let path = table.from.as_ref().unwrap_or(&table.table);
+        if left.remove(path).is_none() {
+            // The path may be abridged.
+            remove_largest(&mut left, |member| {
+                member.path.len() > MAX_PATH_CHARS && record_count(member.value) == table.records
+            });
+        }
     }
-    let mut result = rest_adds_up(rest.as_deref(), &left);
-    for _ in 0..counted {
-        if result.is_err() {
-            remove_largest(&mut left, |_| true);
-            result = rest_adds_up(rest.as_deref(), &left);
+    // Which tables are only counted is not said: some of the members with objects.
+    let tables: Vec<String> = left
+        .iter()
+        .filter(|(_, member)| has_objects(member))
+        .map(|(name, _)| name.clone())
+        .collect();
+    let choices = (0_u32..1 << tables.len().min(12)).filter(|set| set.count_ones() <= counted);
+    let mut result = Err("no choice of tables adds up".to_owned());
+    for set in choices {
+        let is_left = |name: &String| {
+            !(0..).zip(&tables).any(|(i, table)| table == name && set >> i & 1 == 1)
+        };
+        result = rest_adds_up(rest.as_deref(), left.iter().filter(|(name, _)| is_left(name)));
+        if result.is_ok() {
+            break;
         }
     }
     result
 }
 
-/// Removes the largest member with objects that `is_table` accepts.
-fn remove_largest(left: &mut HashMap<String, Member<'_>>, is_table: impl Fn(&Member<'_>) -> bool) {
-    let has_objects = |member: &Member<'_>| match member.value {
+fn has_objects(member: &Member<'_>) -> bool {
+    match member.value {
         Node::Array(records) => records.iter().all(is_object) && !records.is_empty(),
         Node::Object(records) => records.iter().all(|(_, record)| is_object(record)),
         _ => false,
-    };
+    }
+}
+
+/// Removes the largest member with objects that `is_table` accepts.
+fn remove_largest(left: &mut HashMap<String, Member<'_>>, is_table: impl Fn(&Member<'_>) -> bool) {
     let largest = left
         .iter()
         .filter(|(_, member)| has_objects(member) && is_table(member))
@@ -305,12 +320,17 @@ fn remove_largest(left: &mut HashMap<String, Member<'_>>, is_table: impl Fn(&Mem
     }
 }
 
-fn rest_adds_up(rest: Option<&str>, left: &HashMap<String, Member<'_>>) -> Result<(), String> {
-    let bytes: usize = left.values().map(|member| member.value.json(Spelling::Short).len()).sum();
+fn rest_adds_up<'a>(
+    rest: Option<&str>,
+    left: impl Iterator<Item = (&'a String, &'a Member<'a>)>,
+) -> Result<(), String> {
+    let left: Vec<_> = left.collect();
+    let bytes: usize =
+        left.iter().map(|(_, member)| member.value.json(Spelling::Short).len()).sum();
     let expected =
         (!left.is_empty()).then(|| format!("{} more members, {bytes} bytes", left.len()));
     if rest != expected.as_deref() {
-        let names: Vec<&String> = left.keys().collect();
+        let names: Vec<&String> = left.iter().map(|(name, _)| *name).collect();
         return Err(format!("{rest:?} instead of {expected:?}: {names:?}"));
     }
     Ok(())

@@ -138,9 +138,9 @@ mod tests {
 
     fn repaired(statement: &str) -> Option<String> {
         let records = concat!(
-            r#"{"id":1,"active":true,"zip":"01234","flag":"true","name":"x","n":{"a":1}}"#,
+            r#"{"id":1,"active":true,"code":"1234","flag":"true","name":"x","n":{"a":1}}"#,
             "\n",
-            r#"{"id":2,"active":null,"zip":"9","flag":"false","name":"12","n":{"a":2}}"#,
+            r#"{"id":2,"active":null,"code":"9","flag":"false","name":"12","n":{"a":2}}"#,
             "\n"
         );
         let fields = || FieldPaths::read(&Bytes(records.as_bytes()), 0);
@@ -156,9 +156,9 @@ mod tests {
             ("… WHERE \"n.a\" >= '2'", "… WHERE \"n.a\" >= 2"),
             ("… WHERE active = 'False'", "… WHERE active IN ('False', false)"),
             ("… WHERE flag = true", "… WHERE flag IN (true, 'true')"),
-            ("… WHERE zip = 9", "… WHERE zip IN (9, '9')"),
+            ("… WHERE code = 9", "… WHERE code IN (9, '9')"),
             ("… WHERE name = 12", "… WHERE name IN (12, '12')"),
-            ("… WHERE zip > 100 LIMIT 1", "… WHERE CAST(zip AS REAL) > 100 LIMIT 1"),
+            ("… WHERE code > 100 LIMIT 1", "… WHERE CAST(code AS REAL) > 100 LIMIT 1"),
         ] {
             assert_eq!(repaired(statement).as_deref(), Some(expected), "{statement}");
         }
@@ -167,11 +167,11 @@ mod tests {
     #[test]
     fn g18_comparisons_that_may_be_true_are_left_alone() {
         for statement in [
-            "… WHERE id = 2 AND active = true AND zip = '9' AND flag = 'true'",
+            "… WHERE id = 2 AND active = true AND code = '9' AND flag = 'true'",
             "… WHERE name > 12",
             "… WHERE other = '2'",
             "… WHERE id LIKE '2%'",
-            "… WHERE zip -> 9",
+            "… WHERE code -> 9",
             "… WHERE name = 'id = ''2'''",
         ] {
             assert_eq!(repaired(statement), None, "{statement}");
