@@ -98,7 +98,8 @@ struct Lro {
 
 #[derive(Debug, Deserialize)]
 struct Table {
-    table: String,
+    #[serde(rename = "table")]
+    name: String,
     from: Option<String>,
     records: usize,
 }
@@ -267,12 +268,12 @@ fn members_add_up(descriptor: &Descriptor, document: &Node, path: &[&str]) -> Re
     }
     // The largest are tables. A table that is not found is in a member that is shown or named.
     let mut counted = 0_u32;
-    for table in descriptor.lro.tables.iter().filter(|table| table.table != "results") {
-        if let Some(more) = table.table.strip_prefix("\u{2026} ") {
+    for table in descriptor.lro.tables.iter().filter(|table| table.name != "results") {
+        if let Some(more) = table.name.strip_prefix("\u{2026} ") {
             counted = more.trim_end_matches(" more").parse().unwrap();
             continue;
         }
-        let path = table.from.as_ref().unwrap_or(&table.table);
+        let path = table.from.as_ref().unwrap_or(&table.name);
         if left.remove(path).is_none() {
             // The path may be abridged.
             remove_largest(&mut left, |member| {
