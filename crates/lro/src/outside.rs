@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::extract_error::ExtractError;
 use crate::query::match_to_json;
-use crate::query_source::{has_records, original_part};
+use crate::query_source::{has_records, is_json, original_part, read_all};
 
 /// A text outside the records.
 pub(crate) struct OutsideText {
@@ -34,6 +34,11 @@ enum Location {
 }
 
 impl OutsideText {
+    /// Whether this is a further text that is searched as it is.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self.location, Location::Part(_)) && self.format == LineFormat::Text
+    }
+
     pub(crate) fn source(&self) -> &dyn PositionedRead {
         &*self.source
     }
@@ -143,22 +148,8 @@ impl Outside {
 /// The format of a further text: it may be JSON as well. A large one is searched as it is.
 pub(crate) fn text_format(text: &dyn PositionedRead) -> LineFormat {
     const MAX_JSON_BYTES: u64 = 1 << 20;
-    let Some(length) = usize::try_from(text.len()).ok().filter(|_| text.len() <= MAX_JSON_BYTES)
-    else {
-        return LineFormat::Text;
-    };
-    let mut bytes = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match text.read_at(filled as u64, &mut bytes[filled..]) {
-            Ok(0) | Err(_) => return LineFormat::Text,
-            Ok(read) => filled += read,
-        }
-    }
-    match serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
-        Ok(_) => LineFormat::Json,
-        Err(_) => LineFormat::Text,
-    }
+    let is_json = text.len() <= MAX_JSON_BYTES && read_all(text).is_ok_and(|text| is_json(&text));
+    if is_json { LineFormat::Json } else { LineFormat::Text }
 }
 
 /// The format of the lines of a stored result.

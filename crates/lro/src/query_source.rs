@@ -20,7 +20,6 @@ use crate::query::{Query, QueryTarget};
 
 /// Larger texts and documents are not read into memory: a text is then searched and read, but is no
 /// table.
-#[cfg(any(feature = "jq", feature = "sql"))]
 const MAX_IN_MEMORY_BYTES: u64 = 64 << 20;
 
 /// Whether a result is stored as record lines.
@@ -212,13 +211,11 @@ pub(crate) fn element_records(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether `text` is one JSON value.
-#[cfg(any(feature = "jq", feature = "sql"))]
 pub(crate) fn is_json(text: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 /// Reads a text into memory.
-#[cfg(any(feature = "jq", feature = "sql"))]
 pub(crate) fn read_all(text: &dyn PositionedRead) -> Result<Vec<u8>, ExtractError> {
     if text.len() > MAX_IN_MEMORY_BYTES {
         return Err(ExtractError::TooLarge { bytes: text.len(), limit: MAX_IN_MEMORY_BYTES });

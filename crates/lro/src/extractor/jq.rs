@@ -55,6 +55,7 @@ mod run {
 
     /// The mistakes in one filter that are corrected.
     const MAX_REPAIRS: usize = 4;
+
     /// A run of a filter, with corrections.
     pub(super) struct JqRun<'a> {
         pub(super) extractor: &'a Extractor,
@@ -282,7 +283,7 @@ mod run {
             let Some(original) = original_document(self.stored)? else { return Ok(None) };
             let answer = self.run(JqQuery::each(on_map), Source::document(&*original));
             let answer = answer.ok().filter(|answer| answer.failed.is_none());
-            let note = "the filter ran on the original map, as with target=\"original\"";
+            let note = "the filter ran on the map that the records are from";
             Ok(answer.map(|answer| self.with_note(filter, &answer, note.to_owned())))
         }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Extractor;
 use crate::extract_error::ExtractError;
-use crate::outside::{Outside, line_format, matches, text_format};
+use crate::outside::{Outside, OutsideText, line_format, matches, text_format};
 use crate::query::{Query, QueryKind, QueryTarget, Reply, ReplyUnit, match_to_json};
 use crate::query_source::{has_records, original_text, selected_text};
 use crate::repair::pattern::{readings, without_look_around};
@@ -104,8 +104,13 @@ impl Extractor {
         pattern: &str,
         arguments: SearchArguments,
     ) -> Option<Reply> {
+        let is_plain = searched.format == LineFormat::Text;
+        if !is_plain && !searched.outside.texts.iter().any(OutsideText::is_plain) {
+            // Everything was searched with its escapes decoded already.
+            return None;
+        }
         searched.format = LineFormat::Json;
-        for text in &mut searched.outside.texts {
+        for text in searched.outside.texts.iter_mut().filter(|text| text.is_plain()) {
             text.format = LineFormat::Json;
         }
         let mut reply = self.search_pattern(&searched, pattern, arguments).ok()?;

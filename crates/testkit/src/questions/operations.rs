@@ -57,7 +57,7 @@ pub(super) fn services() -> Corpus {
         .filter(|service| service.status == "degraded" && service.region == "eu-west-1");
     let largest = services.iter().max_by_key(|service| service.memory);
     let is_stale = |service: &&Service| time(service.deployed).as_str() < "2026-06-01";
-    let nobody = services.iter().filter(|service| !service.on_call).count();
+    let without_on_call = services.iter().filter(|service| !service.on_call).count();
     let asked = services.iter().find(|service| service.key == "svc-0434");
     Corpus::new("map", "get_services", text_result(&[&Value::Object(map).to_string()]))
         .answer("status_of", json!([asked.map(|service| service.status)]))
@@ -71,7 +71,7 @@ pub(super) fn services() -> Corpus {
             largest.map_or(Value::Null, |service| json!([[service.key, service.memory]])),
         )
         .answer("stale_deploys", json!([services.iter().filter(is_stale).count()]))
-        .answer("without_on_call", json!([nobody]))
+        .answer("without_on_call", json!([without_on_call]))
 }
 
 struct Pod {
