@@ -15,7 +15,7 @@ use std::ops::Range;
 pub use intercept::{Disposition, Interceptor, LargeFile, LargePayload, ReplacementResult};
 pub use listing::{ListingOptions, RenamedTool, ToolsPage};
 pub use lookalike::{NoticeIn, mark_error_lookalike, mark_large_lookalike, mark_lookalike};
-pub use tools::{ToolOutput, Tools};
+pub use tools::{CompanionTool, ToolOutput, Tools};
 
 /// Edits of a message: ranges in ascending order, each with its replacement.
 pub type RangeEdits = Vec<(Range<u64>, String)>;

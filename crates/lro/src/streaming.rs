@@ -265,8 +265,13 @@ impl ScannedPayload {
             detector.feed(piece);
             Ok::<_, Unreadable>(())
         })?;
+        Ok(Self::from_detector(detector))
+    }
+
+    /// The first pass by `detector`, which was fed with all of a payload.
+    pub fn from_detector(detector: Detector) -> Self {
         let (detected, stats) = detector.finish_with_stats();
-        Ok(Self { detected, stats })
+        Self { detected, stats }
     }
 
     /// The format of the payload.

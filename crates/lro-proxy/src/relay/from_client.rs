@@ -89,7 +89,8 @@ impl Relay {
         let Some(id) = message.id() else { return ClientAction::Unchanged };
         if method == "tools/call"
             && let Some(name) = protocol::tool(message)
-            && Tools::is_name(&name)
+            && (Tools::is_name(&name)
+                || self.config.tools.as_ref().is_some_and(|tools| tools.has(&name)))
         {
             return match self.local_call(&id, name.into_owned(), message) {
                 Some(call) => ClientAction::LocalCall(call),

@@ -203,6 +203,13 @@ mod run {
             if let Some(reply) = self.with_same_fields(data, filter, &answer.unknown_fields)? {
                 return Ok(reply);
             }
+            // A filter for strings (`select(contains("x"))`) is false for each object.
+            if answer.total == Some(0)
+                && self.fields(data)?.are_lines()
+                && let Some(reply) = self.on_text(data, filter)?
+            {
+                return Ok(reply);
+            }
             let mut reply = self.finish(filter, &answer);
             if jq::is_for_arrays(filter) {
                 let call = format!("query={}, whole=true", json!(filter));

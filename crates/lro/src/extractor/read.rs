@@ -64,8 +64,12 @@ fn reply(piece: Piece, request: &ReadRequest) -> Reply {
         notes.push(format!("from start={}", piece.given.start));
     }
     if piece.total > 0 && piece.given.start >= piece.total {
-        let count = request.end.map_or(1, |end| end.saturating_sub(piece.given.start)).max(1);
-        let count = count.min(piece.total);
+        // As many as were requested; the start of the piece is within the text.
+        let start = match request.start {
+            Offset::FromStart(start) => start,
+            Offset::FromEnd(_) => piece.given.start,
+        };
+        let count = request.end.map_or(1, |end| end.saturating_sub(start)).clamp(1, piece.total);
         let last = piece.total - 1;
         notes.push(format!("the last of them is start={last}. Call again with start=-{count}"));
     }

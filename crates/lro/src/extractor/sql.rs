@@ -136,7 +136,7 @@ mod run {
                     aliases.push((alias, table));
                     continue;
                 }
-                let fields = self.fields(&data)?;
+                let fields = self.fields(&data, &statement)?;
                 if let Some(repair) = repair(&fields, &statement, message) {
                     notes.push(repair.note());
                     statement = repair.text;
@@ -163,7 +163,7 @@ mod run {
         ) -> Result<Option<Repair>, ExtractError> {
             match before_run(statement).or_else(|| group_by(statement)) {
                 Some(repair) => Ok(Some(repair)),
-                None => other_type(statement, || self.fields(data)),
+                None => other_type(statement, || self.fields(data, statement)),
             }
         }
 
@@ -295,16 +295,20 @@ mod run {
             }
         }
 
-        fn fields(&self, data: &SqlData) -> Result<FieldPaths, ExtractError> {
-            Ok(match data {
+        /// The fields of the table `results` and of the other tables that the statement names.
+        fn fields(&self, data: &SqlData, statement: &str) -> Result<FieldPaths, ExtractError> {
+            let begin = match data {
                 SqlData::Lines(bytes) | SqlData::Document(bytes) => {
-                    FieldPaths::read(&Bytes(bytes), 0)?
+                    return Ok(FieldPaths::read(&Bytes(bytes), 0)?);
                 }
-                SqlData::Stored if has_records(self.stored) => {
-                    FieldPaths::read(self.stored, records_offset(self.stored)?)?
-                }
-                SqlData::Stored => FieldPaths::read(self.stored, 0)?,
-            })
+                SqlData::Stored if has_records(self.stored) => records_offset(self.stored)?,
+                SqlData::Stored => 0,
+            };
+            let mut fields = FieldPaths::read(self.stored, begin)?;
+            for (_, table) in sibling_tables(self.stored, statement)? {
+                fields.read_more(&*table, 0)?;
+            }
+            Ok(fields)
         }
     }
 }

@@ -19,7 +19,22 @@ use crate::{ExtractError, Extractor, Query, QueryCapabilities};
 
 /// The extraction tools.
 #[derive(Clone)]
-pub struct Tools(Arc<Extractor>);
+pub struct Tools {
+    extractor: Arc<Extractor>,
+    companions: Vec<Arc<dyn CompanionTool>>,
+}
+
+/// A further tool that a server offers beside the extraction tools.
+pub trait CompanionTool: Send + Sync {
+    /// The name.
+    fn name(&self) -> &str;
+
+    /// The definition for `tools/list`.
+    fn definition(&self) -> Value;
+
+    /// Runs a call with `arguments`, a JSON object. Blocks until it is complete.
+    fn call(&self, arguments: &str) -> ToolOutput;
+}
 
 // The names of the tools.
 const EXTRACT: &str = "lro_extract";
@@ -63,6 +78,11 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
+    /// A reply.
+    pub fn success(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: false }
+    }
+
     /// f24: an error has a class, a message and a hint.
     pub fn error(class: &str, message: &str, hint: &str) -> Self {
         let message = one_line(message);
@@ -82,12 +102,20 @@ impl ToolOutput {
 impl Tools {
     /// Tools that run queries with `extractor`.
     pub fn new(extractor: Arc<Extractor>) -> Self {
-        Self(extractor)
+        Self { extractor, companions: Vec::new() }
+    }
+
+    /// Offers `companion` as well.
+    pub fn with_companion(mut self, companion: Arc<dyn CompanionTool>) -> Self {
+        self.companions.push(companion);
+        self
     }
 
     /// The definitions for `tools/list`.
     pub fn definitions(&self) -> Vec<Value> {
-        definitions(self.0.capabilities())
+        let mut tools = definitions(self.extractor.capabilities());
+        tools.extend(self.companions.iter().map(|companion| companion.definition()));
+        tools
     }
 
     /// Whether `name` is the name of an extraction tool, here or in another server.
@@ -104,9 +132,13 @@ impl Tools {
     pub fn has(&self, name: &str) -> bool {
         match name {
             EXTRACT | READ | SEARCH => true,
-            QUERY => self.0.capabilities().jq,
-            _ => false,
+            QUERY => self.extractor.capabilities().jq,
+            _ => self.companion(name).is_some(),
         }
+    }
+
+    fn companion(&self, name: &str) -> Option<&dyn CompanionTool> {
+        self.companions.iter().map(|companion| &**companion).find(|one| one.name() == name)
     }
 
     /// Runs a tool call; `None` if there is no such tool. Blocks, as the extractor does.
@@ -121,13 +153,16 @@ impl Tools {
             return None;
         }
         let arguments = arguments.map_or("{}", RawValue::get);
+        if let Some(companion) = self.companion(name) {
+            return Some(companion.call(arguments));
+        }
         let tool = match name {
             EXTRACT => Tool::Extract,
             READ => Tool::Read,
             SEARCH => Tool::Search,
             _ => Tool::Query,
         };
-        Some(match arguments::parse(tool, arguments, self.0.capabilities().links) {
+        Some(match arguments::parse(tool, arguments, self.extractor.capabilities().links) {
             Ok(arguments::ParsedArguments { query, format }) => {
                 self.run(&query, format, now, cancel)
             }
@@ -142,7 +177,7 @@ impl Tools {
         now: DateTime<Utc>,
         cancel: &Cancel,
     ) -> ToolOutput {
-        match self.0.extract_with(query, now, cancel, |reply| format.apply(reply)) {
+        match self.extractor.extract_with(query, now, cancel, |reply| format.apply(reply)) {
             Ok(reply) => ToolOutput { text: reply.text(), is_error: false },
             Err(error) => self.failure(error.class(), failed(&error), now),
         }
@@ -150,7 +185,7 @@ impl Tools {
 
     /// Publishes a failure. f37: an error message costs the model tokens, too.
     fn failure(&self, class: &str, output: ToolOutput, now: DateTime<Utc>) -> ToolOutput {
-        self.0.publish_failure(class, &output.text, now);
+        self.extractor.publish_failure(class, &output.text, now);
         output
     }
 }

@@ -54,6 +54,17 @@ impl Kinds {
 impl FieldPaths {
     /// Reads the names from the first of the record lines, which begin at `begin`.
     pub(crate) fn read(records: &dyn PositionedRead, begin: u64) -> Result<Self, SpoolError> {
+        let mut paths = Self::default();
+        paths.read_more(records, begin)?;
+        Ok(paths)
+    }
+
+    /// Adds the names from the first of the record lines of another table.
+    pub(crate) fn read_more(
+        &mut self,
+        records: &dyn PositionedRead,
+        begin: u64,
+    ) -> Result<(), SpoolError> {
         let mut head = vec![0; HEAD_BYTES];
         let mut filled = 0;
         while filled < head.len() {
@@ -62,12 +73,11 @@ impl FieldPaths {
                 read => filled += read,
             }
         }
-        let mut paths = Self::default();
         // The last line may be incomplete; its first members are still good.
         for line in head[..filled].split(|byte| *byte == b'\n') {
-            paths.add(line, &mut Vec::new());
+            self.add(line, &mut Vec::new());
         }
-        Ok(paths)
+        Ok(())
     }
 
     fn add(&mut self, json: &[u8], path: &mut Vec<String>) {

@@ -215,6 +215,10 @@ fn an_offset_beyond_the_end_names_the_last_answer() {
         said("read_large_output", json!({"unit": "records", "start": 400})),
         "0 of 300 records.\nNote: the last of them is start=299. Call again with start=-1\n"
     );
+    assert_eq!(
+        said("read_large_output", json!({"unit": "records", "start": 4000, "end": 4003})),
+        "0 of 300 records.\nNote: the last of them is start=299. Call again with start=-3\n"
+    );
 }
 
 #[test]
