@@ -99,6 +99,14 @@ struct TableWriter {
     bytes: u64,
 }
 
+/// The file that a draft took the payload into, see [`Draft::take_payload`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Nowhere,
+    Data,
+    Original,
+}
+
 /// Writes a payload to a spool. Dropping it before [`finish`](Self::finish) leaves nothing behind.
 pub struct StoreWriter {
     writer: DraftWriter,
@@ -110,6 +118,8 @@ pub struct StoreWriter {
     main_range: Range<u64>,
     tables: Vec<TableWriter>,
     original: Option<PartNumber>,
+    /// The file that has the payload without a copy.
+    taken: Taken,
     fed: u64,
     expected: u64,
     /// The size of the record lines written so far.
@@ -167,6 +177,13 @@ impl StoreWriter {
             || (around.is_some() && !kept)
             || what.found.main_range.is_some();
         let original = if keep_original { Some(draft.add_part(PartRole::Original)?) } else { None };
+        let taken = if original.is_some() {
+            if draft.take_payload(original, expected)? { Taken::Original } else { Taken::Nowhere }
+        } else if !form.has_records() && draft.take_payload(None, expected)? {
+            Taken::Data
+        } else {
+            Taken::Nowhere
+        };
         let mut tables = Vec::new();
         for table in &what.found.tables {
             let part = draft.add_part(PartRole::Table)?;
@@ -185,6 +202,7 @@ impl StoreWriter {
             main_range,
             tables,
             original,
+            taken,
             fed: 0,
             expected,
             lines: 0,
@@ -199,7 +217,7 @@ impl StoreWriter {
     }
 
     fn feed_piece(&mut self, chunk: &[u8]) -> Result<(), EncodeError> {
-        if self.original.is_some() {
+        if self.original.is_some() && self.taken != Taken::Original {
             self.out.extend_from_slice(chunk);
             self.writer.write(self.original, &mut self.out)?;
         }
@@ -211,7 +229,7 @@ impl StoreWriter {
             lines.feed(chunk, &mut self.out)?;
             self.lines += self.out.len() as u64;
             self.writer.write(None, &mut self.out)?;
-        } else {
+        } else if self.taken != Taken::Data {
             self.out.extend_from_slice(clip(chunk, self.fed, self.main_range.clone()));
             self.writer.write(None, &mut self.out)?;
         }
@@ -270,9 +288,11 @@ impl StoreWriter {
             && !restores_exactly(payload, self.form, self.lines, envelope.as_ref())?
         {
             let part = draft.add_part(PartRole::Original)?;
-            each_piece(payload, PIECE_BYTES, |piece| {
-                Ok::<_, EncodeError>(draft.write_part(part, piece)?)
-            })?;
+            if !draft.take_payload(Some(part), payload.bytes())? {
+                each_piece(payload, PIECE_BYTES, |piece| {
+                    Ok::<_, EncodeError>(draft.write_part(part, piece)?)
+                })?;
+            }
         }
         let mut layout = Layout { envelope, records_range, tables, ..self.form.into() };
         if !texts.is_empty() {
@@ -306,7 +326,12 @@ pub fn store_payload(
 ) -> Result<(ResultInfo, RecordStats), EncodeError> {
     let exact = what.exact.then_some(payload);
     let mut storing = StoreWriter::begin_with_stats(spool, what, stats)?;
-    each_piece(payload, PIECE_BYTES, |piece| storing.feed(piece))?;
+    if storing.taken == Taken::Data && storing.tables.is_empty() {
+        // There is nothing to write.
+        storing.fed = payload.bytes();
+    } else {
+        each_piece(payload, PIECE_BYTES, |piece| storing.feed(piece))?;
+    }
     storing.finish_exact(texts, exact)
 }
 

@@ -9,6 +9,7 @@ mod checked_dir;
 mod draft;
 mod options;
 pub mod os;
+mod output_log;
 mod sweep;
 mod usage_log;
 
@@ -24,6 +25,7 @@ use self::checked_dir::{CheckedDir, LockOutcome, OpenedResult};
 use self::draft::{DirDraft, DirScratch};
 pub use self::options::{DirKind, DirOnDemand, DirOptions, Sharing};
 use self::os::{Lock, retry_interrupted};
+pub use self::output_log::{LogPayload, LogSpool, OutputLog};
 use self::usage_log::{PendingOp, UsageLog};
 use crate::address::{Address, DirEntryName, FileName, ResultFile, Scope};
 use crate::error::{Foreign, SpoolError};

@@ -56,6 +56,7 @@ mod fs;
 mod memory;
 #[cfg(feature = "object")]
 mod object;
+mod output;
 mod restore;
 mod sidecar;
 mod spool;
@@ -63,10 +64,13 @@ mod spool;
 pub use address::{Address, Extension, FileName, InvalidAddress, InvalidName, InvalidScope, Scope};
 pub use encode::{EncodeError, StoreRequest, StoreWriter, store, store_payload};
 pub use error::{Damage, Foreign, RemoteError, RemoteKind, SpoolError, SpoolLimit};
-pub use fs::{DirKind, DirOnDemand, DirOptions, DirSpool, Sharing, os};
+pub use fs::{
+    DirKind, DirOnDemand, DirOptions, DirSpool, LogPayload, LogSpool, OutputLog, Sharing, os,
+};
 pub use memory::MemorySpool;
 #[cfg(feature = "object")]
 pub use object::{Bucket, InvalidTenant, ObjectOptions, ObjectSpool};
+pub use output::{OutputRun, OutputRuns, OutputStream, restore_stream};
 pub use restore::{
     RestoreError, Section, open_text, records_offset, restore_payload, restore_text,
 };

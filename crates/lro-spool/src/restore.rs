@@ -218,16 +218,29 @@ pub fn records_offset(stored: &dyn StoredResult) -> Result<u64, SpoolError> {
 
 fn copy<R: PositionedRead + ?Sized>(
     from: &R,
-    mut at: u64,
+    at: u64,
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<(), RestoreError> {
-    let mut buf = vec![0; CHUNK_BYTES];
-    loop {
-        let read = from.read_at(at, &mut buf)?;
+    copy_range(from, at..u64::MAX, &mut write)
+}
+
+/// Writes the bytes of `from` in `range`, as far as it has them.
+pub(crate) fn copy_range<R: PositionedRead + ?Sized>(
+    from: &R,
+    range: Range<u64>,
+    write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), RestoreError> {
+    let mut at = range.start;
+    let length = range.end.saturating_sub(at).min(CHUNK_BYTES as u64);
+    let mut buf = vec![0; usize::try_from(length).unwrap_or(CHUNK_BYTES)];
+    while at < range.end {
+        let left = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(buf.len());
+        let read = from.read_at(at, &mut buf[..left])?;
         if read == 0 {
-            return Ok(());
+            break;
         }
         write(&buf[..read])?;
         at += read as u64;
     }
+    Ok(())
 }

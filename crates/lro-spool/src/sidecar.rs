@@ -197,6 +197,11 @@ pub enum PartRole {
     Texts,
     /// The record lines of another table of the same document.
     Table,
+    /// The output of a command, both streams in the order in which they were read, if the payload is
+    /// standard output alone.
+    Output,
+    /// The offsets at which the output of a command changes from one stream to the other.
+    Order,
 }
 
 impl FurtherPart {

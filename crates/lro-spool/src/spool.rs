@@ -88,6 +88,14 @@ pub trait Draft: Send {
     /// Appends to an additional part of this draft.
     fn write_part(&mut self, part: PartNumber, bytes: &[u8]) -> Result<(), SpoolError>;
 
+    /// Makes the payload of `bytes` bytes, which the spool received while it was produced, the data or
+    /// the content of `part`, without a copy. Returns false if the spool does not have it: the caller
+    /// writes it then. Nothing may be written to the data or the part before or after.
+    fn take_payload(&mut self, part: Option<PartNumber>, bytes: u64) -> Result<bool, SpoolError> {
+        let _ = (part, bytes);
+        Ok(false)
+    }
+
     /// Makes the result durable, then visible.
     fn commit(self: Box<Self>, layout: Layout) -> Result<ResultInfo, SpoolError>;
 }

@@ -56,6 +56,14 @@ struct PieceFile {
     /// The offset up to which writeback was requested.
     synced_to: u64,
     stage: Stage,
+    adopted: Option<Adopted>,
+}
+
+/// A file that another writer wrote under its own name.
+struct Adopted {
+    name: String,
+    /// The empty draft in its place.
+    _placeholder: OwnedFd,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +136,14 @@ impl DirDraft {
                     _ => io("create", error),
                 })?;
             // From here on, dropping the draft deletes the file.
-            self.files.push(PieceFile { piece, file, bytes: 0, synced_to: 0, stage: Stage::Draft });
+            self.files.push(PieceFile {
+                piece,
+                file,
+                bytes: 0,
+                synced_to: 0,
+                stage: Stage::Draft,
+                adopted: None,
+            });
             let file = &self.files[self.files.len() - 1].file;
             if folder.lock_file(file, &draft, Lock::Exclusive)? == LockOutcome::Acquired {
                 // The umask may have reduced the mode.
@@ -138,6 +153,29 @@ impl DirDraft {
             self.files.pop();
         }
         Err(io("lock", io::Error::from(io::ErrorKind::WouldBlock)))
+    }
+
+    /// Takes a locked file of the same directory as the data (0) or as a part, without a copy. The file
+    /// keeps its name, and its owner deletes it, until it is published.
+    pub(super) fn adopt(
+        &mut self,
+        index: usize,
+        name: String,
+        file: OwnedFd,
+        bytes: u64,
+    ) -> Result<(), SpoolError> {
+        let (folder, mode) = (&self.shared.folder, self.shared.options.file_mode());
+        retry_interrupted(|| folder.os.set_mode(file.as_fd(), mode))
+            .map_err(|error| SpoolError::io("set permissions of", folder.at(&name), error))?;
+        let place = &mut self.files[index];
+        // The empty draft stays, locked: it shows other processes that this writer is alive.
+        let placeholder = std::mem::replace(&mut place.file, file);
+        place.adopted = Some(Adopted { name, _placeholder: placeholder });
+        (place.bytes, place.synced_to) = (bytes, bytes);
+        if self.files.iter().map(|f| f.bytes).sum::<u64>() > self.shared.options.quota.max_bytes {
+            return Err(SpoolError::Full { limit: SpoolLimit::Bytes });
+        }
+        Ok(())
     }
 
     fn append(&mut self, index: usize, bytes: &[u8]) -> Result<(), SpoolError> {
@@ -205,9 +243,14 @@ impl DirDraft {
                 self.claim(1)?;
             }
             let folder = &self.shared.folder;
-            let (from, to) = (piece.draft_name(&self.name), piece.file_name(&self.name));
-            retry_interrupted(|| folder.os.rename(folder.fd.as_fd(), &from, &to))
+            let (draft, to) = (piece.draft_name(&self.name), piece.file_name(&self.name));
+            let from = self.files[index].adopted.as_ref().map_or(&draft, |adopted| &adopted.name);
+            retry_interrupted(|| folder.os.rename(folder.fd.as_fd(), from, &to))
                 .map_err(|e| self.publish_error("rename", piece, e))?;
+            if from != &draft {
+                // What remains after a failure is an empty leftover.
+                let _ = retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), &draft));
+            }
             self.files[index].stage = Stage::Published;
         }
         let folder = &self.shared.folder;

@@ -21,6 +21,7 @@ impl Shared {
         let began = usage_log.map(|usage_log| (usage_log, usage_log.begin_sweep()));
         self.each_folder(|_, folder| {
             folder.clear_leftovers(&mut swept);
+            folder.clear_expired_logs(self.options.ttl, now, &mut swept);
             let mut failures = Vec::new();
             let next = self.each_expired(folder, now, &mut failures, |opened| {
                 let unlink = || Ok(folder.unlink_result(&opened)?.is_some());

@@ -16,6 +16,7 @@ mod headers;
 mod interleaved;
 #[cfg(feature = "object")]
 mod object;
+mod output_log;
 mod planted;
 mod private;
 mod processes;
