@@ -11,6 +11,8 @@
 //!
 //! Everything is deterministic: the same arguments give the same bytes on every machine.
 
+#[cfg(all(feature = "agents", unix))]
+pub mod agents;
 #[cfg(feature = "authority")]
 pub mod authority;
 pub mod corpus;
