@@ -18,11 +18,16 @@
 //! assert_eq!(uninstall(&installed.text, &place, &installed.journal).unwrap(), before);
 //! ```
 
+mod hooks;
 mod install;
 mod journal;
 mod syntax_tree;
 mod uninstall;
 
+pub use self::hooks::{
+    HOOK_CLIENTS, HookClient, HookEntry, HookFormat, HookOutcome, has_own_hook, hook_commands,
+    install_hooks, uninstall_hooks,
+};
 pub use self::install::{
     InstallOptions, InstallOutcome, LaunchSpec, install, launches, wrappable_urls,
 };

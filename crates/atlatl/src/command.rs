@@ -9,13 +9,16 @@ pub(crate) mod db;
 pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod generate;
+pub(crate) mod hook;
 pub(crate) mod install;
 pub(crate) mod keys;
 pub(crate) mod login;
 pub(crate) mod memory;
+pub(crate) mod off;
 pub(crate) mod offload;
 pub(crate) mod proxy;
 pub(crate) mod results;
+pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod tenants;
@@ -115,6 +118,15 @@ pub(crate) enum Command {
         override_usage = extract::USAGE
     )]
     Extract(extract::Args),
+    /// Run a command, and store its output if it is large
+    ///
+    /// Small output is printed unchanged when the command ends. Large output is stored,
+    /// and its descriptor is printed. On a terminal the output is shown while the
+    /// command runs, and stored as well if it is large. The exit status is the
+    /// command's; a signal that ends the command ends `atlatl run` too. If the output
+    /// cannot be stored, it is printed unchanged.
+    #[command(verbatim_doc_comment, after_long_help = run::EXAMPLES, override_usage = run::USAGE)]
+    Run(run::Args),
     /// Put the servers of your MCP clients behind the proxy
     ///
     /// Finds the configuration of Claude Code, Claude Desktop, Cursor, VS Code,
@@ -134,6 +146,23 @@ pub(crate) enum Command {
     /// removes only what `atlatl install` added.
     #[command(verbatim_doc_comment)]
     Uninstall(uninstall::Args),
+    /// Replace large output of an agent's tools by a descriptor
+    ///
+    /// A hook, which an agent starts after each tool call; `atlatl install --hooks`
+    /// writes the entries. Reads the agent's JSON on standard input. If the output is
+    /// large, stores it and prints a replacement in the agent's format. Prints nothing
+    /// and exits with 0 for small output and on every failure: the agent then uses its
+    /// own output.
+    #[command(verbatim_doc_comment, after_long_help = hook::EXAMPLES)]
+    Hook(hook::Args),
+    /// Pause hooks and `atlatl run`: output passes unchanged
+    ///
+    /// Agents that run already respect the pause. It ends by itself, or with
+    /// `atlatl on`. Proxies and stored results are not affected.
+    #[command(verbatim_doc_comment, after_long_help = off::EXAMPLES)]
+    Off(off::OffArgs),
+    /// End the pause of `atlatl off`
+    On(off::OnArgs),
     /// Diagnose problems on this machine and suggest a fix for each
     ///
     /// Checks the configuration, the files of your MCP clients, stored results,
@@ -228,9 +257,15 @@ pub(crate) enum Command {
 /// Parses the command line and runs its command.
 pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
     survive_file_size_limit();
+    let command_line: Vec<OsString> = command_line.collect();
+    let is_hook = command_line.get(1).is_some_and(|command| command == "hook");
     let args = match Args::try_parse_from(command_line) {
         Ok(args) => args,
-        Err(error) => return Status::from_clap(&error).into(),
+        Err(error) => {
+            let status = Status::from_clap(&error);
+            // An agent may take any other status of a hook for a refusal.
+            return if is_hook { Status::Success } else { status }.into();
+        }
     };
     let mut output = Output::new(args.global.output);
     let status = match dispatch(&args, &mut output) {
@@ -263,6 +298,10 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
     match &args.command {
         Command::Offload(args) => offload::run(args, &sources, output),
         Command::Extract(args) => extract::run(args, &sources, output),
+        Command::Hook(args) => Ok(hook::run(args, &sources, output)),
+        Command::Off(args) => off::run_off(args, &sources, output),
+        Command::On(args) => off::run_on(args, &sources, output),
+        Command::Run(args) => run::run(args, &sources, output),
         Command::Install(args) => install::run(args, &sources, output),
         Command::Uninstall(args) => uninstall::run(args, &sources, output),
         Command::Doctor(args) => doctor::run(args, &sources, output),

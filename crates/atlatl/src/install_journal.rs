@@ -2,6 +2,8 @@
 //!
 //! The state directory has one JSON file per changed file, with the changes and the original contents.
 
+mod hooks;
+
 use std::{
     fs, io,
     os::unix::fs::{
@@ -15,6 +17,7 @@ use atlatl_lro::clients::{CLIENTS, Journal, ServerTable};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub(crate) use self::hooks::{HookInstall, HookInstalls, RestoreError};
 use crate::{error::Error, settings::Settings};
 
 /// The journal of one client file.

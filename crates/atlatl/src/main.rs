@@ -3,6 +3,7 @@
 mod access;
 mod command;
 mod error;
+mod hook;
 mod install_journal;
 mod ledger_sink;
 mod login_store;
@@ -10,7 +11,7 @@ mod memory_config;
 mod output;
 mod settings;
 mod spool_config;
-use spool_config::object_store as object_store_config;
+mod stored_output;
 
 fn main() -> std::process::ExitCode {
     // Before anything else: this process may be the worker of another one.

@@ -93,6 +93,11 @@ impl Output {
         self.format
     }
 
+    /// The format that the user chose, if any.
+    pub(crate) fn explicit_format(&self) -> Option<OutputFormat> {
+        self.is_explicit.then_some(self.format)
+    }
+
     /// Whether a command's data is for a person or for a program.
     pub(crate) fn mode(&self) -> Mode {
         if self.format == OutputFormat::Human { Mode::Human } else { Mode::Json }

@@ -63,6 +63,14 @@ impl Settings {
     /// Like [`load`](Self::load), for a program that a client starts: what is not valid is left out with
     /// a note, except for errors on the command line.
     pub(crate) fn load_valid(sources: &Sources) -> Result<Self, Problems> {
+        let (settings, notes) = Self::read_valid(sources)?;
+        notes.into_iter().for_each(Output::remark);
+        Ok(settings)
+    }
+
+    /// Like [`load_valid`](Self::load_valid), for a command whose standard error belongs to another
+    /// program. Prints nothing and returns the notes.
+    pub(crate) fn read_valid(sources: &Sources) -> Result<(Self, Vec<String>), Problems> {
         let (mut layers, files) = read_layers(sources);
         let mut entries = merge(std::mem::take(&mut layers.entries));
         let mut problems = std::mem::take(&mut layers.problems);
@@ -81,9 +89,9 @@ impl Settings {
         Problems::into_result(on_command_line)?;
         let tightened = apply_strictest_values(&mut entries, &ignored);
         let settings = Self::new(layers, entries, files, sources)?;
-        ignored_notes(&ignored, &tightened).into_iter().for_each(Output::remark);
-        settings.project_notes().into_iter().for_each(Output::remark);
-        Ok(settings)
+        let mut notes = ignored_notes(&ignored, &tightened);
+        notes.extend(settings.project_notes());
+        Ok((settings, notes))
     }
 
     /// Reads and merges all layers. Prints nothing.

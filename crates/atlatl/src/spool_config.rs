@@ -121,6 +121,13 @@ impl Stores {
         Arc::new(DirOnDemand::new(path.clone(), options.clone()))
     }
 
+    /// Opens the directory that stores results of `operation`.
+    pub(crate) fn open_dir(&self, operation: &Operation) -> Result<DirSpool, SpoolError> {
+        let SpoolDir { path, options } =
+            if operation.is_memory() { &self.memory } else { &self.other };
+        DirSpool::open(path, options.clone())
+    }
+
     /// Visits the folders that exist and creates none. Returns an error for each folder that cannot be
     /// opened: a directory that another user created must not hide the others.
     pub(crate) fn each(&self, reach: Reach, mut visit: impl FnMut(&DirSpool)) -> Vec<SpoolError> {
@@ -312,11 +319,6 @@ fn absolute(key: &str, dir: &Path) -> Result<PathBuf, Error> {
         return dir.canonicalize().map_err(unusable);
     }
     std::path::absolute(dir).map_err(unusable)
-}
-
-/// Old paths of the object store functions, for `crate::object_store_config`.
-pub(crate) mod object_store {
-    pub(crate) use super::{open_bucket as bucket, open_object_spool as open};
 }
 
 /// Opens the spool of `memory.tenant` in the object store of `spool.url`, if that is set.

@@ -36,6 +36,9 @@ const FAILED_QUERIES: &str = "(failed questions)";
 /// The row of results without a server: those stored from the command line.
 const NO_SERVER: &str = "(no server)";
 
+/// The beginning of the server label of results that a hook stored.
+const HOOK_LABEL: &str = "hook ";
+
 /// The number of days before the last event for which days without events are listed.
 const MAX_EMPTY_DAYS: u64 = 400;
 
@@ -49,6 +52,8 @@ pub struct Summary {
     pub to: Option<DateTime<Utc>>,
     /// The figures of all events.
     pub all: Figures,
+    /// The part of them for output of an agent's tools that hooks stored.
+    pub hooks: Figures,
     /// By server, the greatest net saving first.
     pub servers: Vec<SummaryRow>,
     /// By tool, the greatest net saving first. Events without a tool are not in it.
@@ -93,6 +98,9 @@ impl Summary {
             days.entry(event.time.date_naive()).or_default().add(event, counted);
             let (server, tool) = server_and_tool(&event.kind);
             if let Some(server) = server {
+                if server.starts_with(HOOK_LABEL) {
+                    summary.hooks.add(event, counted);
+                }
                 servers.entry(server.to_owned()).or_default().add(event, counted);
                 if let Some(tool) = tool {
                     tools

@@ -140,7 +140,15 @@ fn toml_item(item: &Item) -> Option<Node> {
             let range = table.span().unwrap_or(0..0);
             Some(Node { range, kind: toml_table(table) })
         }
-        _ => None,
+        Item::ArrayOfTables(tables) => {
+            let node = |table: &toml_edit::Table| Node {
+                range: table.span().unwrap_or(0..0),
+                kind: toml_table(table),
+            };
+            let range = tables.span().unwrap_or(0..0);
+            Some(Node { range, kind: NodeKind::List(tables.iter().map(node).collect()) })
+        }
+        Item::None => None,
     }
 }
 

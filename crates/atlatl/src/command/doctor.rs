@@ -7,6 +7,7 @@ mod access;
 mod client_entry;
 mod clients;
 mod compatibility;
+mod hooks;
 mod host;
 mod memories;
 mod probe;
@@ -70,6 +71,7 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
     let (mut clients, servers) =
         clients::check_clients(&settings, &environment, sources, is_valid)?;
     clients::check_installs(&settings, &mut clients);
+    hooks::check_hooks(&settings, sources, !args.no_start, &mut clients);
     if !is_valid {
         configuration.skip("storage, memories, queries, HTTP", "fix the configuration first");
     }

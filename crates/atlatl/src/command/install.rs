@@ -1,6 +1,7 @@
 //! `atlatl install`: puts the servers of MCP clients behind the proxy.
 
 mod git_index;
+mod hooks;
 mod launcher;
 mod plan;
 
@@ -34,6 +35,7 @@ Examples:
   atlatl install --dry-run            (shows the changes)
   atlatl install --client cursor --server files
   atlatl install --memory
+  atlatl install --hooks claude-code  (output of built-in tools)
   atlatl uninstall                    (restores every file)";
 
 /// Arguments of `atlatl install`.
@@ -59,6 +61,18 @@ pub(crate) struct Args {
     /// Also add the memory server
     #[arg(long)]
     memory: bool,
+    /// Write the hooks of your agents instead: claude-code,
+    /// codex, copilot, gemini or opencode [default: those
+    /// found in your home directory]
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        default_missing_value = hooks::ALL,
+        conflicts_with_all = ["servers", "http", "tracked", "memory"],
+        verbatim_doc_comment
+    )]
+    hooks: Option<String>,
     /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
@@ -70,6 +84,9 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
+    if args.hooks.is_some() {
+        return hooks::run(args, &settings, sources, output);
+    }
     let installs = Installs::open(&settings)?;
     let client_files = find_client_files(&settings, &args.clients)?;
     if client_files.is_empty() {
@@ -247,11 +264,19 @@ fn merge_journal(journal: &mut Journal, more: &Journal) {
 
 /// The change as a diff.
 fn diff(change: &Change) -> String {
-    let name = change.target.display_name();
-    let diff = TextDiff::from_lines(&change.before, &change.after);
+    let mut out = format!("{}\n", printable(&change.target.display_name()));
+    out.push_str(&text_diff(&change.before, &change.after));
+    for server in &change.restored {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "  restored: {}: {SSE_UNSUPPORTED}", printable(server));
+    }
+    out
+}
+
+/// The difference between two texts, indented.
+fn text_diff(before: &str, after: &str) -> String {
+    let diff = TextDiff::from_lines(before, after);
     let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "{}", printable(&name));
     for hunk in diff.unified_diff().context_radius(2).iter_hunks() {
         for line in hunk.to_string().lines() {
             let style = match line.as_bytes().first() {
@@ -260,11 +285,9 @@ fn diff(change: &Change) -> String {
                 Some(b'@') => Style::new().dimmed(),
                 _ => Style::new(),
             };
+            // Writing to a String cannot fail.
             let _ = writeln!(out, "  {style}{}{style:#}", printable(line));
         }
-    }
-    for server in &change.restored {
-        let _ = writeln!(out, "  restored: {}: {SSE_UNSUPPORTED}", printable(server));
     }
     out
 }

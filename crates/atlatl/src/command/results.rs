@@ -16,6 +16,7 @@ use crate::ledger_sink::LedgerSink;
 use crate::output::{Mode, Output, counted, size};
 use crate::settings::{Settings, Sources};
 use crate::spool_config::{Reach, Stores};
+use crate::stored_output::OutputStore;
 
 /// The subcommands of `atlatl results`.
 #[derive(Debug, Subcommand)]
@@ -84,6 +85,7 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
+    recover_interrupted(command, &settings);
     match command {
         Command::List(args) => list(args, &settings, output),
         Command::Show(args) => {
@@ -91,6 +93,18 @@ pub(crate) fn run(
         }
         Command::Path(args) => print_path(args, &settings, output),
         Command::Clean(args) => clean(args, &settings, output),
+    }
+}
+
+/// Stores the output of commands whose `atlatl run` was killed, so that it is listed.
+fn recover_interrupted(command: &Command, settings: &Settings) {
+    let scope = match command {
+        Command::List(args) => args.scope.as_deref(),
+        Command::Show(_) | Command::Path(_) | Command::Clean(_) => None,
+    };
+    // If the directories are not usable, the command itself says so.
+    if let Ok(store) = OutputStore::new(settings, scope, "atlatl results") {
+        store.recover();
     }
 }
 

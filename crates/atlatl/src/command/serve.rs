@@ -25,8 +25,9 @@ use self::traces::Traces;
 use super::proxy::OffloadStack;
 use crate::access::{Auth, Door, descriptors};
 use crate::error::{Error, Status};
+use crate::memory_config;
 use crate::settings::{Settings, Sources};
-use crate::{memory_config, object_store_config};
+use crate::spool_config::open_object_spool;
 
 /// The source of events in the ledger.
 const SOURCE: &str = "atlatl serve";
@@ -132,7 +133,7 @@ fn open_offload_stack(
     let config = &settings.config;
     let endpoint = endpoint.filter(|_| !config.prompt.offload.shared_filesystem);
     let shared = endpoint
-        .map(|endpoint| Ok::<_, Error>((endpoint, object_store_config::open(settings)?)))
+        .map(|endpoint| Ok::<_, Error>((endpoint, open_object_spool(settings)?)))
         .transpose()?;
     let Some((endpoint, Some(spool))) = shared else {
         return Ok((OffloadStack::new(SOURCE, settings, None)?, None));

@@ -165,6 +165,15 @@ impl Display for Screen<'_> {
             write!(f, ", {} not", grouped(all.failures))?;
         }
         writeln!(f)?;
+        let hooks = &self.0.hooks;
+        if hooks.results > 0 {
+            let results = counted(hooks.results, "result", "results");
+            let net = signed(hooks.net_tokens());
+            writeln!(
+                f,
+                "  by hooks: {net} tokens in {results}, without what the agent would truncate"
+            )?;
+        }
         if let Some(ratio) = all.access_ratio() {
             let (read, of) = (grouped(all.records_read), grouped(all.records));
             writeln!(f, "  {read} of {of} records read: {}", per_cent(ratio * 100.0))?;

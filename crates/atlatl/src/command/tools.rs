@@ -1,11 +1,14 @@
 //! `atlatl tools`: the extraction tools as a separate MCP server.
 
+mod hook_tool;
+
 use std::io;
 use std::sync::Arc;
 
 use lro::IdSeed;
 use lro_proxy::{Relay, StubServer, session};
 
+pub(crate) use self::hook_tool::HookTool;
 use crate::command::proxy::OffloadStack;
 use crate::error::{Error, Status};
 use crate::settings::{Settings, Sources};
@@ -17,14 +20,23 @@ pub(crate) struct Args {
     /// can be repeated
     #[arg(long = "scope", value_name = "TEXT", verbatim_doc_comment)]
     pub(crate) scopes: Vec<String>,
+    /// Also serve the tool that this agent's hook calls:
+    /// claude-code or gemini
+    #[arg(long, value_name = "CLIENT", value_enum, verbatim_doc_comment)]
+    #[arg(hide_possible_values = true)]
+    pub(crate) hook: Option<HookTool>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources) -> Result<Status, Error> {
     let settings = Settings::load_valid(sources)?;
     let stack = OffloadStack::with_scopes("atlatl tools", &settings, &args.scopes)?;
-    let relay = Relay::new(stack.interceptor(&settings), "atlatl", IdSeed::from_system)
-        .with_tools(stack.tools(&settings));
+    let relay = Relay::new(stack.interceptor(&settings), "atlatl", IdSeed::from_system).with_tools(
+        match args.hook {
+            Some(hook) => stack.tools(&settings).with_companion(hook.tool(&settings, sources)),
+            None => stack.tools(&settings),
+        },
+    );
     stack.clean(&settings);
     let greeting = StubServer {
         name: "atlatl".to_owned(),

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     command::install::remove_leftovers,
     error::{Error, Status},
-    install_journal::{Install, Installs, rewrite},
+    install_journal::{HookInstalls, Install, Installs, RestoreError, rewrite},
     output::{Mode, Output, pluralize, printable},
     settings::{Settings, Sources},
 };
@@ -29,6 +29,23 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     remove_leftovers(&installs, &[], output);
     let is_selected =
         |install: &Install| args.clients.is_empty() || args.clients.contains(&install.client);
+    let hook_installs = HookInstalls::open(settings.surroundings())?;
+    let mut waiting = Vec::new();
+    let hooks = hook_installs.all()?.into_iter();
+    for install in hooks.filter(|one| args.clients.is_empty() || args.clients.contains(&one.client))
+    {
+        // Servers that were added after the hooks are removed first.
+        match install.restore() {
+            Ok(()) => {
+                hook_installs.remove(&install)?;
+                restored.push(install.file.display().to_string());
+            }
+            Err(RestoreError::Later(_)) => waiting.push(install),
+            Err(RestoreError::Failed(why)) => {
+                failed.push(format!("{}: {why}", install.file.display()));
+            }
+        }
+    }
     for install in installs.all()?.into_iter().filter(is_selected) {
         let file = install.file.display().to_string();
         match restore(&install) {
@@ -37,6 +54,18 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
                 restored.push(file);
             }
             Err(why) => failed.push(format!("{file}: {why}")),
+        }
+    }
+    for install in waiting {
+        let file = install.file.display().to_string();
+        match install.restore() {
+            Ok(()) => {
+                hook_installs.remove(&install)?;
+                restored.push(file);
+            }
+            Err(RestoreError::Later(why) | RestoreError::Failed(why)) => {
+                failed.push(format!("{file}: {why}"));
+            }
         }
     }
     match output.mode() {

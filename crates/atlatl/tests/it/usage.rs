@@ -19,8 +19,12 @@ fn help_says_what_there_is() {
     Commands:
       offload      Store a tool result if it is large, and print its descriptor
       extract      Query a stored result: recipe, jq, SQL, search, range
+      run          Run a command, and store its output if it is large
       install      Put the servers of your MCP clients behind the proxy
       uninstall    Restore your clients' configuration
+      hook         Replace large output of an agent's tools by a descriptor
+      off          Pause hooks and `atlatl run`: output passes unchanged
+      on           End the pause of `atlatl off`
       doctor       Diagnose problems on this machine and suggest a fix for each
       proxy        Run an MCP server behind the proxy and store its large results
       serve        Serve memories: recall, search, list, capture
@@ -199,7 +203,7 @@ fn a_wrong_command_line_exits_with_2() {
     --- stderr
     error: unrecognized subcommand 'confg'
 
-      tip: a similar subcommand exists: 'config'
+      tip: some similar subcommands exist: 'on', 'config'
 
     Usage: atlatl [OPTIONS] <COMMAND>
 

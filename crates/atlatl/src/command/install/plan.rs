@@ -11,6 +11,7 @@ use atlatl_lro::clients::{
 
 use super::Args;
 use super::git_index::is_tracked;
+use super::hooks;
 use super::launcher::{Location, OwnCommand};
 use crate::error::Error;
 use crate::install_journal::Installs;
@@ -18,13 +19,13 @@ use crate::output::Output;
 use crate::settings::{Settings, Surroundings};
 
 /// The name of the server with the extraction tools.
-const TOOLS_SERVER: &str = "atlatl";
+pub(super) const TOOLS_SERVER: &str = "atlatl";
 /// The scope of the user, for servers that have a working directory of their own in every project.
 const USER_SCOPE: &str = "dir:~";
 /// The scope of the directory that a client starts a server in.
 const WORKING_DIR_SCOPE: &str = "dir:.";
 /// The largest configuration file that is read, in bytes. Claude Code keeps histories in its own.
-const MAX_CONFIG_LEN: u64 = 64 << 20;
+pub(super) const MAX_CONFIG_LEN: u64 = 64 << 20;
 
 /// The change of a file.
 pub(crate) struct Change {
@@ -86,7 +87,8 @@ pub(crate) fn plan(
         options.flags_with_cwd = ["--scope", USER_SCOPE].map(str::to_owned).to_vec();
         WORKING_DIR_SCOPE.to_owned()
     };
-    let tools = ["tools", "--scope", &tools, "--scope", USER_SCOPE].map(str::to_owned).to_vec();
+    let client = target.client.name;
+    let tools = tools_arguments(&tools, client, hooks::is_installed(surroundings, client));
     options.http = args.http;
     options.servers = (!args.servers.is_empty()).then(|| args.servers.clone());
     let existing = entries(&text, &target.place).map_err(invalid)?;
@@ -128,6 +130,16 @@ pub(crate) fn plan(
             restored,
         }),
     })
+}
+
+/// The arguments of the server with the extraction tools, for an agent with or without hooks.
+pub(super) fn tools_arguments(scope: &str, client: &str, has_hooks: bool) -> Vec<String> {
+    let mut words = vec!["tools", "--scope", scope, "--scope", USER_SCOPE];
+    // The hook of Gemini CLI calls a tool of its own.
+    if client == "gemini" && has_hooks {
+        words.extend(["--hook", client]);
+    }
+    words.into_iter().map(str::to_owned).collect()
 }
 
 /// The directory whose scope the servers of a project's file share, independent of the working directory

@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use lro::IdSeed;
 use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
-    Extension, RestoreError, Spool as _, StoredResult, records_offset, restore_payload,
-    restore_text,
+    Extension, OutputStream, RestoreError, Spool as _, StoredResult, records_offset,
+    restore_payload, restore_stream, restore_text,
 };
 use serde::Serialize;
 
@@ -36,6 +36,10 @@ pub(crate) struct ShowArgs {
     /// Write text part N instead of the payload
     #[arg(long, value_name = "N", conflicts_with = "original")]
     part: Option<u16>,
+    /// Write one stream of a command's output: stdout, stderr
+    #[arg(long, value_name = "STREAM", conflicts_with_all = ["original", "part"])]
+    #[arg(value_parser = ["stdout", "stderr"], hide_possible_values = true)]
+    stream: Option<String>,
     /// Print a summary and the beginning, even on a terminal
     #[arg(long)]
     plain: bool,
@@ -72,6 +76,10 @@ pub(super) fn run(
     }
     if let Some(number) = args.part {
         return write_part(&*stored, number, output);
+    }
+    if let Some(stream) = &args.stream {
+        let stream = if stream == "stderr" { OutputStream::Stderr } else { OutputStream::Stdout };
+        return write_stream(&*stored, stream, output);
     }
     let entry = ResultEntry::from_listed(stored.listed(), now);
     // Without TERM, or with TERM=dumb, the terminal cannot position its cursor.
@@ -164,6 +172,17 @@ fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, PreviewExtent)>
 fn write_original(stored: &dyn StoredResult, output: &mut Output) -> Result<Status, Error> {
     let mut out = output.writer();
     restore_payload(stored, &mut out).map_err(write_error)?;
+    out.flush()?;
+    Ok(Status::Success)
+}
+
+fn write_stream(
+    stored: &dyn StoredResult,
+    stream: OutputStream,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let mut out = output.writer();
+    restore_stream(stored, stream, &mut out).map_err(write_error)?;
     out.flush()?;
     Ok(Status::Success)
 }

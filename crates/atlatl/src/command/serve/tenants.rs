@@ -23,8 +23,8 @@ use crate::command::serve;
 use crate::error::{Error, Status};
 use crate::ledger_sink::LedgerSink;
 use crate::memory_config::{self, StoreLocation};
-use crate::object_store_config;
 use crate::settings::Settings;
+use crate::spool_config::open_bucket;
 
 /// How long a tenant is cached before its row is read again.
 const TENANT_TTL: Duration = Duration::from_secs(30);
@@ -69,7 +69,7 @@ pub(super) fn serve_tenants(
         let rules = TokenRules::new(issuer, [resource], &config.server.tenant_claim);
         authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
     }
-    let bucket = object_store_config::bucket(settings)?;
+    let bucket = open_bucket(settings)?;
     let registry = Arc::new(TenantRegistry::new(settings, database, bucket, base, events.clone())?);
     let maintenance =
         registry.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;

@@ -1,0 +1,202 @@
+//! The output of the command while it runs: in memory, then in a log, or passed through.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lro_spool::{OutputLog, OutputStream};
+
+use super::scanner::Scanner;
+use super::sink::Sinks;
+use super::wiring::Shown;
+use crate::stored_output::{Outcome, OutputCall, OutputStore, StoredOutput};
+
+/// The bytes of output that are held in memory.
+const MAX_MEMORY_BYTES: usize = 64 * 1024;
+/// How long output is held in memory only. Most commands are shorter, and need no file.
+const MAX_MEMORY_TIME: Duration = Duration::from_millis(50);
+
+/// The output of a command.
+pub(super) struct Capture<'a> {
+    store: &'a OutputStore<'a>,
+    call: OutputCall<'a>,
+    shown: Shown,
+    held: Held,
+    /// When the first output arrived.
+    since: Option<Instant>,
+}
+
+/// Where the output is.
+enum Held {
+    Memory(Memory),
+    Log(Box<Logged>),
+    /// It was printed, or cannot be stored and is only shown.
+    Nowhere,
+}
+
+/// Output in memory, with the stream and the length of each run.
+#[derive(Default)]
+struct Memory {
+    bytes: Vec<u8>,
+    runs: Vec<(OutputStream, usize)>,
+}
+
+/// Output in a log, with the first pass over it.
+struct Logged {
+    log: OutputLog,
+    scanner: Scanner,
+}
+
+/// What became of the output.
+pub(super) enum Ending {
+    /// It was printed unchanged.
+    Printed,
+    /// It is stored, and a descriptor is due.
+    Stored(Box<StoredOutput>, Arc<OutputLog>),
+}
+
+impl<'a> Capture<'a> {
+    pub(super) fn new(store: &'a OutputStore<'a>, call: OutputCall<'a>, shown: Shown) -> Self {
+        Self { store, call, shown, held: Held::Memory(Memory::default()), since: None }
+    }
+
+    /// Takes the first `read` bytes of `buffer`, which the command wrote to `stream`. The buffer may be
+    /// exchanged for another one.
+    pub(super) fn take(
+        &mut self,
+        stream: OutputStream,
+        buffer: &mut Vec<u8>,
+        read: usize,
+        sinks: &mut Sinks,
+    ) {
+        let bytes = &buffer[..read];
+        if self.shown == Shown::Live {
+            sinks.write(stream, bytes);
+        }
+        self.since.get_or_insert_with(Instant::now);
+        match &mut self.held {
+            Held::Memory(memory) => {
+                memory.push(stream, bytes);
+                if memory.bytes.len() > MAX_MEMORY_BYTES {
+                    self.save(sinks);
+                }
+            }
+            Held::Log(logged) => {
+                if logged.log.append(stream, bytes).is_ok() {
+                    logged.scanner.feed_buffer(buffer, read);
+                } else {
+                    self.pass_through(sinks);
+                    self.print(stream, &buffer[..read], sinks);
+                }
+            }
+            Held::Nowhere => self.print(stream, bytes, sinks),
+        }
+    }
+
+    /// The time until the output in memory must be saved, if there is any.
+    pub(super) fn save_timeout(&self) -> Option<Duration> {
+        match (&self.held, self.since) {
+            (Held::Memory(_), Some(since)) => Some(MAX_MEMORY_TIME.saturating_sub(since.elapsed())),
+            _ => None,
+        }
+    }
+
+    /// Saves the output in memory to a log if its time is up.
+    pub(super) fn save_if_due(&mut self, sinks: &mut Sinks) {
+        if self.save_timeout().is_some_and(|left| left.is_zero()) {
+            self.save(sinks);
+        }
+    }
+
+    /// Moves the output from memory to a log, so that it survives this process.
+    fn save(&mut self, sinks: &mut Sinks) {
+        let Held::Memory(memory) = &self.held else { return };
+        match memory.save(self.store) {
+            Some(logged) => self.held = Held::Log(Box::new(logged)),
+            None => self.pass_through(sinks),
+        }
+    }
+
+    /// Prints the output so far, and everything that follows.
+    fn pass_through(&mut self, sinks: &mut Sinks) {
+        let held = std::mem::replace(&mut self.held, Held::Nowhere);
+        if self.shown == Shown::Live {
+            return;
+        }
+        match held {
+            Held::Memory(memory) => memory.print(sinks),
+            Held::Log(logged) => sinks.write_log(&logged.log),
+            Held::Nowhere => {}
+        }
+    }
+
+    fn print(&self, stream: OutputStream, bytes: &[u8], sinks: &mut Sinks) {
+        if self.shown == Shown::AtEnd {
+            sinks.write(stream, bytes);
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match &self.held {
+            Held::Memory(memory) => memory.bytes.len() as u64,
+            Held::Log(logged) => logged.log.len(),
+            Held::Nowhere => 0,
+        }
+    }
+
+    /// Decides about the output, and prints it unless it was stored.
+    pub(super) fn finish(mut self, sinks: &mut Sinks) -> Ending {
+        let bytes = self.len();
+        if bytes == 0 || self.store.is_always_inline(self.call, bytes) {
+            self.pass_through(sinks);
+            return Ending::Printed;
+        }
+        self.save(sinks);
+        let Held::Log(logged) = self.held else { return Ending::Printed };
+        let Logged { log, scanner } = *logged;
+        let log = Arc::new(log);
+        match self.store.offload_log(self.call, &log, scanner.finish()) {
+            Outcome::Offloaded(stored) => Ending::Stored(stored, log),
+            Outcome::Unchanged | Outcome::Failed => {
+                if self.shown == Shown::AtEnd {
+                    sinks.write_log(&log);
+                }
+                Ending::Printed
+            }
+        }
+    }
+}
+
+impl Memory {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        match self.runs.last_mut() {
+            Some((last, length)) if *last == stream => *length += bytes.len(),
+            _ => self.runs.push((stream, bytes.len())),
+        }
+    }
+
+    /// The runs with their bytes.
+    fn pieces(&self) -> impl Iterator<Item = (OutputStream, &[u8])> {
+        let mut rest = &*self.bytes;
+        self.runs.iter().map(move |(stream, length)| {
+            let (piece, behind) = rest.split_at(*length);
+            rest = behind;
+            (*stream, piece)
+        })
+    }
+
+    fn print(&self, sinks: &mut Sinks) {
+        self.pieces().for_each(|(stream, piece)| sinks.write(stream, piece));
+    }
+
+    /// Copies the output to a new log; `None` if it cannot be written.
+    fn save(&self, store: &OutputStore<'_>) -> Option<Logged> {
+        let log = store.create_log().ok()?;
+        let mut logged = Logged { log, scanner: Scanner::new() };
+        for (stream, piece) in self.pieces() {
+            logged.log.append(stream, piece).ok()?;
+            logged.scanner.feed(piece);
+        }
+        Some(logged)
+    }
+}

@@ -1,0 +1,246 @@
+//! The command as a process: starts it, reads its output, forwards signals, and waits for its end.
+
+use std::io::{self, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use lro_spool::OutputStream;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::capture::Capture;
+use super::signals::{self, Arrived, SignalQueue};
+use super::sink::Sinks;
+use super::wiring::{Shown, Source, Wiring};
+
+/// The bytes that are read at a time: what a CPU cache holds while they are written and examined.
+const READ_BYTES: usize = 256 * 1024;
+/// The most bytes of a stream that are read in one turn: what a pipe holds. What the command wrote before
+/// something else to the other stream is then read before it, and after the end of the command nothing of
+/// it is left, although a process that it left behind may write without end.
+const MAX_TURN_BYTES: usize = 1 << 20;
+/// The time before the next attempt if the system cannot poll.
+const POLL_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// The program that passes on the output of processes that the command left behind.
+const RELAY_PROGRAM: &str = "cat";
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It exited with this status.
+    Exited(u8),
+    /// This signal ended it.
+    Killed(i32),
+}
+
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => Self::Killed(signal),
+            (None, None) => Self::Exited(1),
+        }
+    }
+}
+
+/// A command that ended, and the sources that processes which it left behind still write to.
+pub(super) struct Finished {
+    pub(super) ended: Ended,
+    left: Vec<Source>,
+}
+
+impl Finished {
+    /// Leaves a process behind that passes on the further output of each source, as if the processes that
+    /// write it had the streams of this process.
+    pub(super) fn relay(self, sinks: &Sinks) {
+        for source in self.left {
+            if sinks.is_closed(source.stream) {
+                continue;
+            }
+            let output = sinks.descriptor(source.stream).try_clone_to_owned();
+            if let (Ok(output), Ok(input)) = (output, source.into_blocking()) {
+                // Without it, these processes learn at their next write that the pipe has no reader.
+                let _ = Command::new(RELAY_PROGRAM)
+                    .stdin(Stdio::from(input))
+                    .stdout(Stdio::from(output))
+                    .stderr(Stdio::null())
+                    .spawn();
+            }
+        }
+    }
+}
+
+/// Runs `command` to its end. Fails only if it cannot be started.
+pub(super) fn run(
+    mut command: Command,
+    wiring: Wiring,
+    capture: &mut Capture<'_>,
+    sinks: &mut Sinks,
+) -> io::Result<Finished> {
+    let signals = SignalQueue::new()?;
+    let sources = wiring.connect(&mut command)?;
+    let child = command.spawn()?;
+    // The command holds the writable ends, without which its sources would never end.
+    drop(command);
+    let pid = Pid::from_child(&child);
+    let mut run = Run { child, pid, sources, signals, buffer: vec![0; READ_BYTES], wiring };
+    let ended = run.finish(capture, sinks);
+    Ok(Finished { ended, left: run.sources })
+}
+
+struct Run {
+    child: Child,
+    pid: Pid,
+    sources: Vec<Source>,
+    signals: SignalQueue,
+    buffer: Vec<u8>,
+    wiring: Wiring,
+}
+
+/// What to poll for.
+#[derive(Default)]
+struct Ready {
+    sources: Vec<bool>,
+    signals: bool,
+    /// Streams of this process that have no reader any more.
+    closed: Vec<OutputStream>,
+}
+
+/// The result of reading from a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadOutcome {
+    Bytes(usize),
+    /// There is nothing at the moment.
+    Empty,
+    /// Every process that could write has closed it.
+    End,
+}
+
+impl Run {
+    /// Reads output and forwards signals until the command ends.
+    fn finish(&mut self, capture: &mut Capture<'_>, sinks: &mut Sinks) -> Ended {
+        loop {
+            let ready = self.wait(capture.save_timeout(), sinks);
+            capture.save_if_due(sinks);
+            self.read_turn(&ready.sources, capture, sinks);
+            for stream in ready.closed {
+                // The command is then told in the usual way when it writes again.
+                sinks.close(stream);
+                self.sources.retain(|source| source.stream != stream);
+            }
+            if ready.signals
+                && let Some(ended) = self.handle_signals()
+            {
+                self.signals.release();
+                self.read_turn(&[true; 2], capture, sinks);
+                return ended;
+            }
+        }
+    }
+
+    /// Waits for output, a signal, or the end of `timeout`.
+    fn wait(&self, timeout: Option<Duration>, sinks: &Sinks) -> Ready {
+        let mut polled = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        polled.extend(self.sources.iter().map(|s| PollFd::new(&s.file, PollFlags::IN)));
+        // Errors and hang-ups are always reported.
+        let watched: Vec<OutputStream> = match self.wiring.shown() {
+            Shown::Live => Vec::new(),
+            Shown::AtEnd => self.sources.iter().map(|source| source.stream).collect(),
+        };
+        for stream in &watched {
+            polled.push(PollFd::from_borrowed_fd(sinks.descriptor(*stream), PollFlags::empty()));
+        }
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match poll(&mut polled, timeout.as_ref()) {
+            // The next call reports the signal that interrupted this one.
+            Ok(_) | Err(Errno::INTR) => {}
+            // The system is short of memory.
+            Err(_) => std::thread::sleep(POLL_RETRY_INTERVAL),
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let (signals, rest) = polled.split_at(1);
+        let (sources, readers) = rest.split_at(self.sources.len());
+        let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        Ready {
+            signals: signals.iter().any(is_ready),
+            sources: sources.iter().map(is_ready).collect(),
+            closed: watched
+                .into_iter()
+                .zip(readers)
+                .filter(|(_, fd)| fd.revents().intersects(gone))
+                .map(|(stream, _)| stream)
+                .collect(),
+        }
+    }
+
+    /// Forwards signals. Returns how the command ended, if it did.
+    fn handle_signals(&mut self) -> Option<Ended> {
+        let mut child_changed = false;
+        for signal in self.signals.arrived() {
+            match signal {
+                Arrived::Child => child_changed = true,
+                Arrived::Forward(signal) => signals::forward(signal, self.pid),
+                Arrived::WindowSize if self.wiring.shown() == Shown::Live => {
+                    self.sources.iter().for_each(Source::update_size);
+                    signals::announce_window_size(self.pid);
+                }
+                Arrived::WindowSize => {}
+            }
+        }
+        if !child_changed {
+            return None;
+        }
+        match self.child.try_wait() {
+            Ok(status) => status.map(Ended::from),
+            // Another part of the process waited for it, which does not happen.
+            Err(_) => Some(Ended::Exited(1)),
+        }
+    }
+
+    /// Reads what the ready sources have. Standard output goes first: which of two ready streams was
+    /// written first is unknown.
+    fn read_turn(&mut self, ready: &[bool], capture: &mut Capture<'_>, sinks: &mut Sinks) {
+        let mut open = Vec::new();
+        for (mut source, is_ready) in self.sources.drain(..).zip(ready) {
+            let mut total = 0;
+            let mut outcome = ReadOutcome::Empty;
+            while *is_ready && total < MAX_TURN_BYTES {
+                outcome = read(&mut source, &mut self.buffer, capture, sinks);
+                match outcome {
+                    ReadOutcome::Bytes(read) => total += read,
+                    ReadOutcome::Empty | ReadOutcome::End => break,
+                }
+            }
+            if outcome != ReadOutcome::End {
+                open.push(source);
+            }
+        }
+        self.sources = open;
+    }
+}
+
+/// Reads once from a source.
+fn read(
+    source: &mut Source,
+    buffer: &mut Vec<u8>,
+    capture: &mut Capture<'_>,
+    sinks: &mut Sinks,
+) -> ReadOutcome {
+    match source.file.read(buffer) {
+        Ok(0) => ReadOutcome::End,
+        Ok(read) => {
+            capture.take(source.stream, buffer, read, sinks);
+            ReadOutcome::Bytes(read)
+        }
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => ReadOutcome::Empty,
+            // A pseudo-terminal that no process has open any more reports an error.
+            _ => ReadOutcome::End,
+        },
+    }
+}

@@ -1,0 +1,135 @@
+//! The first pass over the output while it is read: beside the reader, once there is much of it.
+
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use lro::ScannedPayload;
+use lro_core::records::Detector;
+
+/// Output beyond this is examined by a thread of its own.
+const BACKGROUND_THRESHOLD_BYTES: u64 = 4 << 20;
+/// The most buffers that wait to be examined.
+const MAX_QUEUED_BUFFERS: usize = 16;
+
+/// Examines the output.
+pub(super) struct Scanner {
+    state: State,
+    bytes: u64,
+}
+
+enum State {
+    Here(Box<Detector>),
+    Thread(ScanThread),
+    /// The thread ended early, which it does not.
+    Lost,
+}
+
+struct ScanThread {
+    buffers: SyncSender<(Vec<u8>, usize)>,
+    /// Buffers that can be filled again.
+    used: Receiver<Vec<u8>>,
+    thread: JoinHandle<Box<Detector>>,
+}
+
+impl Scanner {
+    pub(super) fn new() -> Self {
+        Self { state: State::Here(Box::new(Detector::with_stats())), bytes: 0 }
+    }
+
+    /// Examines the next bytes.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.feed_buffer(&mut bytes.to_vec(), bytes.len());
+    }
+
+    /// Examines the first `read` bytes of `buffer`, which may be exchanged for another one of the same
+    /// size.
+    pub(super) fn feed_buffer(&mut self, buffer: &mut Vec<u8>, read: usize) {
+        self.bytes += read as u64;
+        self.state = match std::mem::replace(&mut self.state, State::Lost) {
+            State::Here(detector) if self.bytes > BACKGROUND_THRESHOLD_BYTES => start(detector),
+            state => state,
+        };
+        match &mut self.state {
+            State::Here(detector) => detector.feed(&buffer[..read]),
+            State::Thread(scan) => {
+                let next = scan.used.try_recv().unwrap_or_default();
+                let size = buffer.len();
+                let full = std::mem::replace(buffer, next);
+                buffer.resize(size, 0);
+                if scan.buffers.send((full, read)).is_err() {
+                    self.state = State::Lost;
+                }
+            }
+            State::Lost => {}
+        }
+    }
+
+    /// The outcome; `None` if the output must be examined again.
+    pub(super) fn finish(self) -> Option<ScannedPayload> {
+        let detector = match self.state {
+            State::Here(detector) => detector,
+            State::Thread(ScanThread { buffers, thread, .. }) => {
+                drop(buffers);
+                thread.join().ok()?
+            }
+            State::Lost => return None,
+        };
+        Some(ScannedPayload::from_detector(*detector))
+    }
+}
+
+/// Moves a detector to a thread, if one can be started.
+fn start(detector: Box<Detector>) -> State {
+    let (buffers, taken) = sync_channel(MAX_QUEUED_BUFFERS);
+    let (recycle, used) = channel();
+    // Sent separately, so that the detector is not lost if the thread cannot be started.
+    let (hand_over, handed) = channel::<Box<Detector>>();
+    let scan = move || {
+        let detector = handed.recv().unwrap_or_default();
+        examine(detector, &taken, &recycle)
+    };
+    match thread::Builder::new().name("output_scanner".to_owned()).spawn(scan) {
+        Ok(thread) => {
+            // The thread is receiving.
+            let _ = hand_over.send(detector);
+            State::Thread(ScanThread { buffers, used, thread })
+        }
+        Err(_) => State::Here(detector),
+    }
+}
+
+fn examine(
+    mut detector: Box<Detector>,
+    buffers: &Receiver<(Vec<u8>, usize)>,
+    recycle: &Sender<Vec<u8>>,
+) -> Box<Detector> {
+    for (buffer, read) in buffers {
+        detector.feed(&buffer[..read]);
+        // The reader may be gone.
+        let _ = recycle.send(buffer);
+    }
+    detector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_finds_the_same_as_the_reader() {
+        let lines: Vec<u8> = (0..400_000)
+            .flat_map(|n| format!("{{\"n\":{n},\"t\":\"x\"}}\n").into_bytes())
+            .collect();
+        assert!(lines.len() as u64 > BACKGROUND_THRESHOLD_BYTES + 1000);
+        let mut scanner = Scanner::new();
+        let mut buffer = vec![0; 10_000];
+        for chunk in lines.chunks(9_999) {
+            buffer[..chunk.len()].copy_from_slice(chunk);
+            scanner.feed_buffer(&mut buffer, chunk.len());
+            assert_eq!(buffer.len(), 10_000);
+        }
+        assert!(matches!(scanner.state, State::Thread(_)));
+        let found = scanner.finish().unwrap();
+        assert_eq!(*found.detected(), lro_core::records::Detected::detect(&lines));
+    }
+}

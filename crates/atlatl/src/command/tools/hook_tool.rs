@@ -1,0 +1,241 @@
+//! Tools of `atlatl tools` that hooks of agents call.
+//!
+//! Gemini CLI shows the answer of [`SHOW`] in place of a tool's output. Claude Code can run a hook as a
+//! call of [`HOOK`] instead of starting a program for each tool call.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use lro::IdSeed;
+use lro::mcp::{CompanionTool, ToolOutput};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::command::hook::{USER_SCOPE, WAIT_INTERVAL, parse_prefix, time_for, user_dirs};
+use crate::hook::Host;
+use crate::hook::guidance::Guidance;
+use crate::hook::pause::PauseFile;
+use crate::hook::spill_file::SpillDir;
+use crate::hook::store::HookStore;
+use crate::hook::tool::{HOOK, SHOW};
+use crate::settings::{Settings, Sources};
+
+/// The time after which the hook gives up, and the agent uses its own output.
+const DEADLINE: Duration = Duration::from_millis(200);
+
+/// An agent whose hook calls a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HookTool {
+    /// Claude Code: the hook itself.
+    ClaudeCode,
+    /// Gemini CLI: shows the descriptor.
+    Gemini,
+}
+
+impl HookTool {
+    /// The tool.
+    pub(crate) fn tool(self, settings: &Settings, sources: &Sources) -> Arc<dyn CompanionTool> {
+        match self {
+            Self::ClaudeCode => Arc::new(HookCall(Arc::new(HookState {
+                settings: settings.clone(),
+                spill_dirs: Host::ClaudeCode.spill_dirs(&user_dirs(sources)),
+                storing: Mutex::default(),
+            }))),
+            Self::Gemini => Arc::new(Show),
+        }
+    }
+}
+
+/// Returns its argument.
+struct Show;
+
+impl CompanionTool for Show {
+    fn name(&self) -> &'static str {
+        SHOW
+    }
+
+    fn definition(&self) -> Value {
+        json!({
+            "name": SHOW,
+            "title": "Show a stored output",
+            "description": "For hooks only; never call it.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"text": {"type": "string"}},
+                "required": ["text"],
+            },
+            "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false},
+        })
+    }
+
+    fn call(&self, arguments: &str) -> ToolOutput {
+        #[derive(Deserialize)]
+        struct Arguments {
+            text: String,
+        }
+        match serde_json::from_str::<Arguments>(arguments) {
+            Ok(Arguments { text }) => ToolOutput::success(text),
+            Err(_) => ToolOutput::error("arguments", "text is missing", "pass text"),
+        }
+    }
+}
+
+/// A hook of Claude Code as a tool.
+struct HookCall(Arc<HookState>);
+
+struct HookState {
+    settings: Settings,
+    spill_dirs: Vec<SpillDir>,
+    /// Held while an output is stored: a disk that hangs must not collect threads.
+    storing: Mutex<()>,
+}
+
+/// The arguments that the hook's entry fills in from the tool call.
+#[derive(Deserialize)]
+struct HookArguments {
+    #[serde(default)]
+    prefix: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    stderr: String,
+    #[serde(default)]
+    persisted_output_path: String,
+}
+
+impl CompanionTool for HookCall {
+    fn name(&self) -> &'static str {
+        HOOK
+    }
+
+    fn definition(&self) -> Value {
+        let text = json!({"type": "string"});
+        json!({
+            "name": HOOK,
+            "title": "Store a large output",
+            "description": "For hooks only; never call it.",
+            "inputSchema": {"type": "object", "properties": {
+                "prefix": text, "command": text, "stdout": text, "stderr": text,
+                "persisted_output_path": text,
+            }},
+            // Hides it from the model.
+            "_meta": {"ui": {"visibility": ["app"]}},
+        })
+    }
+
+    fn call(&self, arguments: &str) -> ToolOutput {
+        let Ok(arguments) = serde_json::from_str::<HookArguments>(arguments) else {
+            return unchanged();
+        };
+        let mut allowance = DEADLINE + time_for(arguments.stdout.len() as u64);
+        let (sender, receiver) = mpsc::channel();
+        let state = Arc::clone(&self.0);
+        let started = thread::Builder::new().spawn(move || {
+            let extend = sender.clone();
+            let answer = state.answer(&arguments, &|bytes| {
+                let _ = extend.send(Progress::Begin(bytes));
+            });
+            let _ = sender.send(Progress::End(answer));
+        });
+        if started.is_err() {
+            return unchanged();
+        }
+        loop {
+            match receiver.recv_timeout(allowance) {
+                Ok(Progress::Begin(bytes)) => allowance = DEADLINE + time_for(bytes),
+                Ok(Progress::End(Some(answer))) => return ToolOutput::success(answer),
+                Ok(Progress::End(None)) | Err(_) => return unchanged(),
+            }
+        }
+    }
+}
+
+/// What the storing thread reports.
+enum Progress {
+    /// An output of this size is stored.
+    Begin(u64),
+    /// The answer of the hook.
+    End(Option<String>),
+}
+
+/// The answer that leaves Claude Code's own output.
+fn unchanged() -> ToolOutput {
+    ToolOutput::success("{}")
+}
+
+impl HookState {
+    fn answer(&self, arguments: &HookArguments, begin: &dyn Fn(u64)) -> Option<String> {
+        let _held = match self.storing.try_lock() {
+            Ok(held) => held,
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        };
+        let seed = IdSeed::from_system();
+        let surroundings = self.settings.surroundings();
+        let pause = surroundings.state_dir.as_deref().map(PauseFile::in_state_dir);
+        if pause.is_some_and(|pause| pause.end(seed.now).is_some()) {
+            return None;
+        }
+        let prefix = parse_prefix(&arguments.prefix).ok()?;
+        let input = arguments.as_input();
+        let event = Host::ClaudeCode.read_after_tool(input.as_bytes())?;
+        let store = HookStore {
+            settings: &self.settings,
+            host: Host::ClaudeCode,
+            scope: USER_SCOPE,
+            guidance: Guidance::Tools { prefix: &prefix },
+            spill_dirs: &self.spill_dirs,
+            wait: &|| thread::sleep(WAIT_INTERVAL),
+            begin,
+        };
+        store.replace(event, seed)
+    }
+}
+
+impl HookArguments {
+    /// The input of the hook for `Bash`, the only tool whose output the entry can pass.
+    fn as_input(&self) -> String {
+        let mut response = json!({
+            "stdout": self.stdout, "stderr": self.stderr, "interrupted": false, "isImage": false,
+        });
+        // A member that the call does not have is passed empty, or as its placeholder.
+        if self.persisted_output_path.starts_with('/') {
+            response["persistedOutputPath"] = self.persisted_output_path.clone().into();
+        }
+        json!({
+            "tool_name": "Bash",
+            "tool_input": {"command": self.command},
+            "tool_response": response,
+        })
+        .to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_that_was_not_filled_in_is_no_path() {
+        let arguments = |path: &str| HookArguments {
+            prefix: String::new(),
+            command: "ls".to_owned(),
+            stdout: "a".to_owned(),
+            stderr: String::new(),
+            persisted_output_path: path.to_owned(),
+        };
+        let has_path = |path: &str| arguments(path).as_input().contains("persistedOutputPath");
+        assert!(!has_path("") && !has_path("${tool_response.persistedOutputPath}"));
+        assert!(has_path("/h/.claude/projects/p/s/tool-results/a.txt"));
+    }
+
+    #[test]
+    fn the_text_is_shown_as_it_is() {
+        assert_eq!(Show.call(r#"{"text":"a \"b\""}"#), ToolOutput::success("a \"b\""));
+        assert!(Show.call("{}").is_error && Show.call("[").is_error);
+    }
+}

@@ -1,0 +1,304 @@
+//! Stores the output of shell commands that `atlatl run` runs.
+//!
+//! An [`OutputStore`] decides about an output by the same thresholds and policies as the proxy, stores it
+//! with an [`Offloader`], and adapts the descriptor to a reader with a shell.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use lro::{Delivered, IdSeed, Offloader, ScannedPayload, ToolCall, WhiteSpace};
+use lro_core::config::Config;
+use lro_core::payload;
+use lro_core::records::{Content, Detected};
+use lro_core::threshold::Delivery;
+use lro_core::tokens::{Estimate, Method};
+use lro_core::{
+    Extraction, FixedPolicy, O200k, Operation, Policies, Policy, ResultId, Rules, Threshold, Tokens,
+};
+use lro_spool::{DirSpool, LogSpool, OutputLog, OutputStream, ResultInfo, SpoolError};
+
+use crate::error::Error;
+use crate::hook::guidance::Guidance;
+use crate::hook::policy;
+use crate::ledger_sink::LedgerSink;
+use crate::settings::Settings;
+use crate::spool_config::{Reach, Stores};
+
+/// The tool name of shell commands, as policies and lists of results show it.
+pub(crate) const SHELL_TOOL: &str = "Bash";
+
+/// The query that `atlatl results list` shows for output whose `atlatl run` was killed.
+const INTERRUPTED: &str = "interrupted command";
+
+/// The beginning of standard output that shows whether it has a structure.
+const STRUCTURE_SAMPLE_BYTES: u64 = 64 * 1024;
+
+/// The call of a tool whose output is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputCall<'a> {
+    /// The name of the tool, for its policy.
+    pub(crate) tool: &'a str,
+    /// The command line, if the tool runs one: for its policy, and for lists of results.
+    pub(crate) command: Option<&'a str>,
+}
+
+/// What the reader of an output gets.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The unchanged output: it is small.
+    Unchanged,
+    /// A descriptor; the output is stored.
+    Offloaded(Box<StoredOutput>),
+    /// The unchanged output: it could not be stored.
+    Failed,
+}
+
+/// A stored output.
+#[derive(Debug)]
+pub(crate) struct StoredOutput {
+    /// The descriptor, an object in JSON.
+    pub(crate) descriptor: String,
+    /// The entry of the output in the spool.
+    pub(crate) listed: ResultInfo,
+}
+
+impl StoredOutput {
+    /// The reference, such as `lro:01K…`.
+    pub(crate) fn reference(&self) -> String {
+        self.listed.id().reference().to_string()
+    }
+}
+
+/// Stores outputs of the working directory's scope.
+pub(crate) struct OutputStore<'a> {
+    settings: &'a Settings,
+    stores: Stores,
+    ledger: Arc<LedgerSink>,
+    spool: OnceCell<DirSpool>,
+}
+
+impl<'a> OutputStore<'a> {
+    /// A store with the configuration of `settings`. `source` is the command, for the ledger. Opens
+    /// nothing.
+    pub(crate) fn new(
+        settings: &'a Settings,
+        scope: Option<&str>,
+        source: &'static str,
+    ) -> Result<Self, Error> {
+        let stores = Stores::from_settings(settings, scope)?;
+        let ledger = Arc::new(LedgerSink::new(settings, source));
+        Ok(Self { settings, stores, ledger, spool: OnceCell::new() })
+    }
+
+    /// Whether every output of `call` with at most `bytes` bytes stays unchanged. Cheap: reads and opens
+    /// nothing.
+    pub(crate) fn is_always_inline(&self, call: OutputCall<'_>, bytes: u64) -> bool {
+        let config = &self.settings.config;
+        let policies = policies(&config.proxy.policy, call);
+        let rules = Rules {
+            enabled: config.prompt.offload.enabled,
+            threshold: Threshold::From(config.proxy.threshold_tokens),
+            policies: &policies,
+        };
+        let too_many = |_| Estimate { tokens: Tokens(u64::MAX), method: Method::Counted };
+        rules.decide(call.tool, bytes, too_many).delivery == Delivery::Inline
+    }
+
+    /// Creates a log for output that arrives while a command runs.
+    pub(crate) fn create_log(&self) -> Result<OutputLog, SpoolError> {
+        let IdSeed { now, random } = IdSeed::from_system();
+        let unix_ms = u64::try_from(now.timestamp_millis()).unwrap_or_default();
+        self.spool()?.create_log(ResultId::new(unix_ms, random))
+    }
+
+    /// Stores the output in `log` if it is large. `scanned` is the first pass over it, if there was one.
+    pub(crate) fn offload_log(
+        &self,
+        call: OutputCall<'_>,
+        log: &Arc<OutputLog>,
+        scanned: Option<ScannedPayload>,
+    ) -> Outcome {
+        let config = self.config_for(call);
+        let outcome = self.store_log(call, log, scanned, &config);
+        self.clean_up();
+        outcome
+    }
+
+    /// Stores the output of commands whose `atlatl run` was killed. Their logs stay if that fails.
+    pub(crate) fn recover(&self) {
+        let mut abandoned = false;
+        // Errors are reported by the commands that open the directories for other reasons.
+        drop(self.stores.each(Reach::Here, |store| {
+            abandoned |= store.abandoned_logs().is_ok_and(|logs| {
+                logs.iter().for_each(OutputLog::keep);
+                !logs.is_empty()
+            });
+        }));
+        if !abandoned {
+            return;
+        }
+        let Ok(logs) = self.spool().and_then(DirSpool::abandoned_logs) else { return };
+        let call = OutputCall { tool: SHELL_TOOL, command: Some(INTERRUPTED) };
+        for log in logs.into_iter().filter(|log| !log.is_empty()).map(Arc::new) {
+            // Whatever its size: it was printed nowhere.
+            let mut config = self.settings.config.clone();
+            config.prompt.offload.enabled = true;
+            config.proxy.policy = fixed_policy(call.tool, Policy::Fixed(FixedPolicy::Offload));
+            if !matches!(self.store_log(call, &log, None, &config), Outcome::Offloaded(_)) {
+                log.keep();
+            }
+        }
+    }
+
+    /// Why outputs could not be stored, since the last call.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.ledger.failures()
+    }
+
+    fn store_log(
+        &self,
+        call: OutputCall<'_>,
+        log: &Arc<OutputLog>,
+        scanned: Option<ScannedPayload>,
+        config: &Config,
+    ) -> Outcome {
+        let Ok(spool) = self.spool() else { return Outcome::Failed };
+        let is_mixed = [OutputStream::Stdout, OutputStream::Stderr]
+            .into_iter()
+            .all(|stream| log.stream_len(stream) > 0);
+        // JSON or a table on standard output must not be mixed with messages on standard error.
+        let separate = if is_mixed { structured_stdout(log) } else { None };
+        let (payload, scanned, white_space) = if let Some((stdout, scanned)) = separate {
+            // The log itself is stored beside the records, so they need no exact copy.
+            (stdout, scanned, WhiteSpace::Insignificant)
+        } else {
+            let payload = log.payload();
+            let scanned = scanned.map_or_else(|| ScannedPayload::read(&payload), Ok);
+            let Ok(scanned) = scanned else { return Outcome::Failed };
+            (payload, scanned, WhiteSpace::Significant)
+        };
+        let spool = Arc::new(LogSpool::new(spool.clone(), &payload));
+        let offloader = self.offloader(spool, config);
+        let seed = IdSeed::from_system();
+        let delivered =
+            offloader.deliver_scanned(tool_call(call), &payload, scanned, white_space, seed);
+        outcome(delivered)
+    }
+
+    fn spool(&self) -> Result<&DirSpool, SpoolError> {
+        if let Some(spool) = self.spool.get() {
+            return Ok(spool);
+        }
+        let opened = self.stores.open_dir(&Operation::from_tool(SHELL_TOOL))?;
+        Ok(self.spool.get_or_init(|| opened))
+    }
+
+    fn offloader(&self, spool: Arc<dyn lro_spool::Spool>, config: &Config) -> Offloader {
+        Offloader::new(spool, config)
+            .with_tokenizer(O200k)
+            .with_events(self.ledger.clone())
+            .with_extraction(Extraction::Shell)
+    }
+
+    /// The configuration with the policy of `call` only.
+    fn config_for(&self, call: OutputCall<'_>) -> Config {
+        let mut config = self.settings.config.clone();
+        config.proxy.policy = policies(&config.proxy.policy, call);
+        config
+    }
+
+    /// f22: every start removes expired results. Failures there must not fail the command.
+    fn clean_up(&self) {
+        self.stores.sweep_if_due(IdSeed::from_system().now, &*self.ledger);
+    }
+}
+
+/// Standard output, if it is most of the output and has a structure of its own.
+fn structured_stdout(log: &Arc<OutputLog>) -> Option<(lro_spool::LogPayload, ScannedPayload)> {
+    if log.stream_len(OutputStream::Stdout) < log.stream_len(OutputStream::Stderr) {
+        return None;
+    }
+    let stdout = log.stdout().ok().flatten()?;
+    let head = payload::part(&stdout, 0..STRUCTURE_SAMPLE_BYTES).ok()?;
+    if !may_be_structured(&head) {
+        return None;
+    }
+    let scanned = ScannedPayload::read(&stdout).ok()?;
+    let is_structured =
+        matches!(scanned.detected().content, Content::Records(_) | Content::Document);
+    is_structured.then_some((stdout, scanned))
+}
+
+/// Whether an output that begins with `head` may be JSON or a table: if so, all of it is worth a scan.
+fn may_be_structured(head: &[u8]) -> bool {
+    // JSON that is cut off does not parse.
+    if matches!(head.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        return true;
+    }
+    let end = head.iter().rposition(|byte| *byte == b'\n').map_or(head.len(), |end| end + 1);
+    matches!(Detected::detect(&head[..end]).content, Content::Records(_) | Content::Document)
+}
+
+/// The policy that applies to `call`, for its tool alone.
+fn policies(policies: &Policies, call: OutputCall<'_>) -> Policies {
+    let policy = policy::find(policies, call.tool, call.command);
+    policy.map(|policy| fixed_policy(call.tool, policy)).unwrap_or_default()
+}
+
+fn fixed_policy(tool: &str, policy: Policy) -> Policies {
+    [(tool, policy)].into_iter().collect()
+}
+
+fn tool_call(call: OutputCall<'_>) -> ToolCall<'_> {
+    ToolCall { query: call.command, ..ToolCall::new(call.tool) }
+}
+
+fn outcome(delivered: Delivered) -> Outcome {
+    match delivered {
+        Delivered::Inline(_) => Outcome::Unchanged,
+        Delivered::Offloaded(offloaded) => {
+            let adapted = Guidance::Shell { all: false }.apply(&offloaded.descriptor);
+            let descriptor = adapted.unwrap_or(offloaded.descriptor);
+            Outcome::Offloaded(Box::new(StoredOutput { descriptor, listed: offloaded.listed }))
+        }
+        _ => Outcome::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(command: Option<&str>) -> OutputCall<'_> {
+        OutputCall { tool: SHELL_TOOL, command }
+    }
+
+    #[test]
+    fn a_beginning_shows_what_may_be_structured() {
+        let rows: Vec<String> = (0..50).map(|n| format!("{n},name {n},{}", n * 2)).collect();
+        let csv = rows.join("\n") + "\n";
+        for text in ["[1,", " {\"a\":", &format!("id,name,size\n{csv}0,cut")] {
+            assert!(may_be_structured(text.as_bytes()), "{text}");
+        }
+        for text in ["", "Compiling a v1\nCompiling b v2\n", "error: [\n"] {
+            assert!(!may_be_structured(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_policy_for_a_command_goes_before_one_for_the_tool() {
+        let offload = Policy::Fixed(FixedPolicy::Offload);
+        let inline = Policy::Fixed(FixedPolicy::Inline);
+        let all: Policies =
+            [("Bash", offload), ("Bash(git *)", inline), ("*", inline)].into_iter().collect();
+        let applied = |command| {
+            let policies = policies(&all, call(command));
+            policies.for_tool(SHELL_TOOL).map(|(_, policy)| policy)
+        };
+        assert_eq!(applied(Some("git log")), Some(inline));
+        assert_eq!(applied(Some("gitk")), Some(offload));
+        assert_eq!(applied(None), Some(offload));
+        let none: Policies = [("Read", offload)].into_iter().collect();
+        assert!(policies(&none, call(Some("ls"))).is_empty());
+    }
+}
