@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::agents::AgentsArgs;
 use crate::bench::BenchArgs;
 use crate::cluster::ClusterCommand;
+use crate::compare::CompareArgs;
 use crate::soak::SoakArgs;
 use crate::soak::fuzz::FuzzArgs;
 use crate::soak::mutants::MutantsArgs;
@@ -31,8 +33,12 @@ pub(crate) enum Command {
     Fuzz(FuzzArgs),
     /// Run mutation tests on the access control code
     Mutants(MutantsArgs),
+    /// Run the real coding agents with Atlatl's hooks and update docs/guides/agents.md
+    Agents(AgentsArgs),
     /// Run a benchmark, record it in bench/runs/ and update docs/performance.md
     Bench(BenchArgs),
+    /// Compare a benchmark with that of an earlier commit in alternating rounds
+    Compare(CompareArgs),
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod memory;
 mod offload;
 mod proxy;
 mod questions;
+mod run_output;
 mod server;
 
 use std::fs;
@@ -34,7 +35,7 @@ pub(crate) struct BenchArgs {
     /// With `proxy`: measure a server over HTTP
     #[arg(long)]
     http: bool,
-    /// With `footprint` and `questions`: directory of a built `atlatl` [default: build it]
+    /// With `footprint`, `questions` and `run`: directory of a built `atlatl` [default: build it]
     #[arg(long, value_name = "DIR")]
     bin: Option<PathBuf>,
     /// With `questions`: the commit of the program in `--bin`, if it is another one
@@ -65,6 +66,8 @@ enum Bench {
     Usage,
     /// Size, CPU time and memory of the released program, with their goals
     Footprint,
+    /// `atlatl run` compared with the bare command, and with `tee` and `sync` at a gigabyte
+    Run,
     /// Questions about results of many kinds, and wrong first attempts; written to docs/questions.md
     Questions,
 }
@@ -76,8 +79,8 @@ type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
 pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     ensure!(!args.http || matches!(args.name, Bench::Proxy), "--http is for `bench proxy`");
     ensure!(
-        args.bin.is_none() || matches!(args.name, Bench::Footprint | Bench::Questions),
-        "--bin is for `bench footprint` and `bench questions`"
+        args.bin.is_none() || matches!(args.name, Bench::Footprint | Bench::Questions | Bench::Run),
+        "--bin is for `bench footprint`, `bench questions` and `bench run`"
     );
     ensure!(
         args.program.is_none() || matches!(args.name, Bench::Questions),
@@ -94,6 +97,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Server => ("server", "atlatl-memory", server::tables),
         Bench::Usage => ("usage", "atlatl-lro", offload::usage_tables),
         Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
+        Bench::Run => ("run", "atlatl-lro", run_output::tables),
         Bench::Questions => return run_questions(repository, args),
     };
     let cache = cache_dir()?;
@@ -116,7 +120,12 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
                 ensure!(installed.success(), "{script} failed");
             }
         }
-        Bench::Core | Bench::Offload | Bench::Memory | Bench::Footprint | Bench::Questions => {}
+        Bench::Core
+        | Bench::Offload
+        | Bench::Memory
+        | Bench::Footprint
+        | Bench::Questions
+        | Bench::Run => {}
     }
     let options = if args.http { "proxy --http" } else { name };
     let command = format!("cargo xtask bench {options}");
@@ -131,6 +140,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     };
     let mut results = match args.name {
         Bench::Footprint => footprint::measure(repository, args.bin.as_deref(), &cache)?,
+        Bench::Run => run_output::measure(repository, args.bin.as_deref(), &cache)?,
         _ => measure(repository, package, name, features, &cache)?,
     };
     if let Bench::Server = args.name {

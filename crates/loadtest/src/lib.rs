@@ -3,9 +3,11 @@
 //! Every command runs on this machine only and in bounded time. Most write a record under
 //! `bench/runs/`.
 
+mod agents;
 mod args;
 mod bench;
 mod cluster;
+mod compare;
 mod run_record;
 mod soak;
 
@@ -37,6 +39,8 @@ fn run(repository: &Repository, cli: &Cli) -> Result<bool> {
         Command::Soak(args) => soak::run(repository, args),
         Command::Fuzz(args) => soak::fuzz::run(repository, args),
         Command::Mutants(args) => soak::mutants::run(repository, args),
+        Command::Agents(args) => agents::run(repository, args),
         Command::Bench(args) => bench::run(repository, args),
+        Command::Compare(args) => compare::run(repository, args),
     }
 }

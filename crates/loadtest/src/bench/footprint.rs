@@ -125,7 +125,7 @@ pub(super) fn measure(
 }
 
 /// The program as `.ci/packages` builds it.
-fn build(repository: &Repository, cache: &Path) -> Result<PathBuf> {
+pub(super) fn build(repository: &Repository, cache: &Path) -> Result<PathBuf> {
     let target = cache.join("release-target");
     let build = ["build", "--release", "--locked", "--target", TARGET, "--package", "atlatl-lro"];
     let status = repository

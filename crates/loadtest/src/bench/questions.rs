@@ -32,10 +32,10 @@ pub(super) fn record_name(program: Option<&str>) -> String {
 
 /// Asks the program in `bin_dir`, or builds it.
 pub(super) fn measure(repository: &Repository, bin_dir: Option<&Path>) -> Result<Value> {
-    let server = build(repository, "testkit", "questions-server")?;
+    let server = build(repository, "questions-server")?;
     let program = match bin_dir {
         Some(directory) => directory.join("atlatl"),
-        None => build(repository, "atlatl-lro", "atlatl")?,
+        None => build(repository, "atlatl")?,
     };
     let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
     let batteries =
@@ -54,9 +54,11 @@ pub(super) fn measure(repository: &Repository, bin_dir: Option<&Path>) -> Result
     Ok(json!({"kinds": kinds.map_err(|error| anyhow!(error))?}))
 }
 
-/// Builds a program of the workspace with all features, as the gate does.
-fn build(repository: &Repository, package: &str, name: &str) -> Result<PathBuf> {
-    let build = ["build", "--locked", "--package", package, "--all-features", "--bin", name];
+/// Builds the program `name` as the gate does: with other targets, cargo would choose other features and
+/// build everything again.
+fn build(repository: &Repository, name: &str) -> Result<PathBuf> {
+    let targets = ["--workspace", "--all-features", "--bins", "--tests", "--examples"];
+    let build = ["build", "--locked"].into_iter().chain(targets).collect::<Vec<_>>();
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
     let metadata: Value =
         repository.cargo_json(&["metadata", "--format-version", "1", "--no-deps"])?;
