@@ -185,6 +185,21 @@ impl<'a> SnakeCaseInput<'a> {
     fn arguments(&self) -> Option<&'a str> {
         self.tool_input.map(RawValue::get).filter(|json| json.starts_with('{'))
     }
+
+    /// The call with its output, of which the host would show at most `shown_limit` bytes.
+    fn event(self, output: ToolText<'a>, shown_limit: u64, answer: Answer<'a>) -> ToolEvent<'a> {
+        let arguments = self.arguments();
+        ToolEvent {
+            subject: subject(arguments, &SUBJECTS),
+            arguments,
+            tool: self.tool_name,
+            session: self.session_id,
+            shown_bytes: Some(output.len().min(shown_limit)),
+            output,
+            spill: None,
+            answer,
+        }
+    }
 }
 
 /// The text of the first of `names` that is a string among the arguments of a call.

@@ -13,6 +13,7 @@ use super::guidance::{JqRecipe, OptionalFields, recipes};
 use super::operation::{Detail, saturating};
 use super::reference::Location;
 use super::table_note::{TableNote, tables};
+use crate::field_stats::FieldStats;
 use crate::guidance::{self, Extraction, RecipeListing};
 use crate::operation::Operation;
 use crate::preview::{Preview, PreviewExtent};
@@ -26,7 +27,7 @@ use crate::tokens::{Measure, Tokens};
 const COMPACT_LIMIT_TOKENS: u64 = 850;
 /// The token budget of the field list in a compact descriptor, and of the tables of a document with
 /// several.
-const FIELDS_BUDGET_TOKENS: u64 = 165;
+const FIELDS_BUDGET_TOKENS: u64 = 140;
 /// The least of it that is for the field list.
 const MIN_FIELDS_BUDGET_TOKENS: u64 = 80;
 
@@ -280,7 +281,8 @@ impl DescriptorInput<'_> {
             _ => None,
         };
         let lro = self.lro(Tokens(0), detail.is_some());
-        let (fields, left_out) = self.fields(&lro.tables);
+        let values = self.stats.sample.field_stats();
+        let (fields, left_out) = self.fields(&values, &lro.tables);
         let (more_fields, more_fields_at_least) = match left_out {
             OmittedFields::Exactly(0) => (None, None),
             OmittedFields::Exactly(more) => (Some(more), None),
@@ -304,7 +306,7 @@ impl DescriptorInput<'_> {
                 score_range: self.score_range,
                 more_fields,
                 more_fields_at_least,
-                fields_of_first_records: self.stats.values.examined(),
+                fields_of_first_records: values.examined(),
             },
             file_path: self.place.as_str().to_owned(),
             fields,
@@ -367,11 +369,15 @@ impl DescriptorInput<'_> {
     }
 
     /// As many fields as fit the budget, and the number of omitted ones.
-    fn fields(&self, tables: &[TableNote]) -> (Map<String, Value>, OmittedFields) {
+    fn fields(
+        &self,
+        values: &FieldStats,
+        tables: &[TableNote],
+    ) -> (Map<String, Value>, OmittedFields) {
         let tables = serde_json::to_string(tables).unwrap_or_default();
         let budget =
             FIELDS_BUDGET_TOKENS.saturating_sub(Measure::from_bytes(tables.as_bytes()).cost());
-        let (listed, _) = self.stats.values.describe(budget.max(MIN_FIELDS_BUDGET_TOKENS));
+        let (listed, _) = values.describe(budget.max(MIN_FIELDS_BUDGET_TOKENS));
         let unlisted = self.stats.shape.fields().len().saturating_sub(listed.len());
         let left_out = match self.stats.shape.fields_left_out() {
             OmittedFields::Exactly(more) => OmittedFields::Exactly(more + unlisted),

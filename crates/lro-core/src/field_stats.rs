@@ -1,8 +1,8 @@
 //! Value statistics of the fields of records, two levels deep: what helps to write a query.
 //!
-//! They are collected from the record lines while these are written, for the first
-//! [`MAX_STATS_BYTES`] of them: exact for most results, and labelled otherwise. All of it is data
-//! from the result.
+//! The first [`MAX_SAMPLE_BYTES`] of the record lines are kept while these are written, and examined
+//! if a descriptor lists the fields: exact for most results, and labelled otherwise. All of it is
+//! data from the result.
 
 mod describe;
 
@@ -16,7 +16,7 @@ use crate::hash::{SameHash, fnv1a};
 use crate::tokens::Measure;
 
 /// The bytes of record lines that are examined.
-pub(crate) const MAX_STATS_BYTES: u64 = 2 << 20;
+const MAX_SAMPLE_BYTES: usize = 2 << 20;
 /// Longer records are not examined.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 /// The fields of a record that are examined.
@@ -125,50 +125,36 @@ struct Arrays {
     elements: Values,
 }
 
-/// Collects [`FieldStats`] from record lines.
-#[derive(Debug, Default)]
-pub(crate) struct FieldStatsBuilder {
-    stats: FieldStats,
-    /// The beginning of a line that continues in the next chunk.
-    carried: Vec<u8>,
-    /// Whether the current line is too long.
-    skipping: bool,
-    bytes: u64,
+/// The first record lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RecordSample {
+    lines: Vec<u8>,
+    /// Whether there are more lines.
+    partial: bool,
 }
 
-impl FieldStatsBuilder {
-    /// Examines the next bytes of the record lines, which may begin and end in a line.
-    pub(crate) fn add_lines(&mut self, mut chunk: &[u8]) {
-        while !chunk.is_empty() {
-            if self.bytes >= MAX_STATS_BYTES {
-                self.stats.partial = true;
-                return;
-            }
-            let end = memchr(b'\n', chunk);
-            let (line, rest) = match end {
-                Some(end) => (&chunk[..end], &chunk[end + 1..]),
-                None => (chunk, &[][..]),
-            };
-            self.bytes += line.len() as u64;
-            if self.skipping || self.carried.len() + line.len() > MAX_RECORD_BYTES {
-                self.stats.partial = true;
-                self.skipping = end.is_none();
-                self.carried.clear();
-            } else if end.is_none() {
-                self.carried.extend_from_slice(line);
-            } else if self.carried.is_empty() {
-                self.stats.add(line);
-            } else {
-                self.carried.extend_from_slice(line);
-                let line = std::mem::take(&mut self.carried);
-                self.stats.add(&line);
-            }
-            chunk = rest;
-        }
+impl RecordSample {
+    /// Keeps the next bytes of the record lines, which may begin and end in a line.
+    pub(crate) fn add_lines(&mut self, chunk: &[u8]) {
+        let free = MAX_SAMPLE_BYTES - self.lines.len();
+        self.partial |= chunk.len() > free;
+        self.lines.extend_from_slice(&chunk[..chunk.len().min(free)]);
     }
 
-    pub(crate) fn finish(self) -> FieldStats {
-        self.stats
+    /// The statistics of the lines that are complete.
+    pub(crate) fn field_stats(&self) -> FieldStats {
+        let mut stats = FieldStats { partial: self.partial, ..FieldStats::default() };
+        let mut rest = self.lines.as_slice();
+        while let Some(end) = memchr(b'\n', rest) {
+            let line = &rest[..end];
+            if line.len() > MAX_RECORD_BYTES {
+                stats.partial = true;
+            } else {
+                stats.add(line);
+            }
+            rest = &rest[end + 1..];
+        }
+        stats
     }
 }
 
@@ -394,9 +380,9 @@ mod tests {
     use super::*;
 
     fn stats(lines: &str, chunk: usize) -> FieldStats {
-        let mut builder = FieldStatsBuilder::default();
-        lines.as_bytes().chunks(chunk).for_each(|chunk| builder.add_lines(chunk));
-        builder.finish()
+        let mut sample = RecordSample::default();
+        lines.as_bytes().chunks(chunk).for_each(|chunk| sample.add_lines(chunk));
+        sample.field_stats()
     }
 
     fn issues() -> String {
@@ -479,11 +465,17 @@ mod tests {
     #[test]
     fn records_beyond_the_limit_are_labelled() {
         let line = format!("{{\"a\":\"{}\"}}\n", "x".repeat(1 << 10));
-        let mut builder = FieldStatsBuilder::default();
-        for _ in 0..4000 {
-            builder.add_lines(line.as_bytes());
+        let (lines, all) = (line.repeat(4000), MAX_SAMPLE_BYTES / line.len());
+        for chunk in [100, line.len(), usize::MAX] {
+            assert_eq!(stats(&lines, chunk).examined(), Some(all as u64), "{chunk}");
         }
-        let examined = builder.finish().examined().unwrap();
-        assert!((2000..2100).contains(&examined), "{examined}");
+        let exact = line.repeat(all);
+        assert_eq!(stats(&exact, 1000).examined(), None);
+    }
+
+    #[test]
+    fn a_record_that_is_too_long_is_not_examined() {
+        let long = format!("{{\"a\":\"{}\"}}\n", "x".repeat(MAX_RECORD_BYTES));
+        assert_eq!(stats(&format!("{long}{{\"a\":1}}\n"), 1000).examined(), Some(1));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use lro_json::{TokenKind, TokenVisitor, decode};
 
-use super::field_stats::{FieldStats, FieldStatsBuilder};
+use super::field_stats::RecordSample;
 use super::operation::Detail;
 use super::records::{Column, SiblingTable};
 use super::sanitize;
@@ -27,8 +27,8 @@ pub struct RecordStats {
     pub top_namespaces: Vec<String>,
     /// The first complete lines; the beginning of the first line if that is too long.
     pub head: String,
-    /// The values of the fields.
-    pub(crate) values: FieldStats,
+    /// The lines that show the values of the fields.
+    pub(crate) sample: RecordSample,
     /// The other tables of the same document.
     pub tables: Vec<TableStats>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct RecordStatsBuilder {
     at_namespace: bool,
     head: Vec<u8>,
     head_full: bool,
-    values: FieldStatsBuilder,
+    sample: RecordSample,
 }
 
 /// Where the shape comes from.
@@ -126,7 +126,7 @@ impl RecordStatsBuilder {
             at_namespace: false,
             head: Vec::new(),
             head_full: false,
-            values: FieldStatsBuilder::default(),
+            sample: RecordSample::default(),
         }
     }
 
@@ -135,9 +135,9 @@ impl RecordStatsBuilder {
         self.count += records;
     }
 
-    /// Keeps the first of the written lines, and examines their values.
+    /// Keeps the first of the written lines.
     pub(crate) fn add_lines(&mut self, lines: &[u8]) {
-        self.values.add_lines(lines);
+        self.sample.add_lines(lines);
         if !self.head_full {
             let free = MAX_HEAD_BYTES - self.head.len();
             self.head.extend_from_slice(&lines[..lines.len().min(free)]);
@@ -169,7 +169,7 @@ impl RecordStatsBuilder {
             },
             top_namespaces,
             head: valid_utf8_prefix(head),
-            values: self.values.finish(),
+            sample: self.sample,
             tables: Vec::new(),
         }
     }

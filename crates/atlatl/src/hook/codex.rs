@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::{SUBJECTS, SnakeCaseInput, ToolEvent, ToolText, subject, tool_result};
+use super::{SnakeCaseInput, ToolEvent, ToolText, tool_result};
 
 /// The characters that Codex shows of an output.
 const SHOWN_LIMIT: u64 = 12_000;
@@ -19,17 +19,8 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
     } else {
         ToolText::Result(tool_result(json)?)
     };
-    let arguments = input.arguments();
-    Some(ToolEvent {
-        subject: subject(arguments, &SUBJECTS),
-        arguments,
-        tool: input.tool_name,
-        session: input.session_id,
-        shown_bytes: Some(output.len().min(SHOWN_LIMIT)),
-        output,
-        spill: None,
-        answer: Box::new(|text| json!({"continue": false, "stopReason": text}).to_string()),
-    })
+    let answer = |text: &str| json!({"continue": false, "stopReason": text}).to_string();
+    Some(input.event(output, SHOWN_LIMIT, Box::new(answer)))
 }
 
 #[cfg(test)]

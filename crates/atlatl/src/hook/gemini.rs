@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::tool::SHOW;
-use super::{SUBJECTS, SnakeCaseInput, ToolEvent, ToolText, subject, with_status};
+use super::{SnakeCaseInput, ToolEvent, ToolText, with_status};
 
 /// The characters that Gemini CLI shows of an output by default.
 const SHOWN_LIMIT: u64 = 40_000;
@@ -35,28 +35,18 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
         return None;
     }
     let (text, status) = split(text, response.display.as_str().unwrap_or_default());
-    let arguments = input.arguments();
     let output = ToolText::Text { text: text.into(), further: None };
-    Some(ToolEvent {
-        subject: subject(arguments, &SUBJECTS),
-        arguments,
-        tool: input.tool_name,
-        session: input.session_id,
-        shown_bytes: Some(output.len().min(SHOWN_LIMIT)),
-        output,
-        spill: None,
-        answer: Box::new(move |text| {
-            let text = with_status(text, &status);
-            json!({"hookSpecificOutput": {
-                "hookEventName": "AfterTool",
-                "tailToolCallRequest": {
-                    "name": format!("mcp_atlatl_{SHOW}"),
-                    "args": {"text": text},
-                },
-            }})
-            .to_string()
-        }),
-    })
+    let answer = move |text: &str| {
+        json!({"hookSpecificOutput": {
+            "hookEventName": "AfterTool",
+            "tailToolCallRequest": {
+                "name": format!("mcp_atlatl_{SHOW}"),
+                "args": {"text": with_status(text, &status)},
+            },
+        }})
+        .to_string()
+    };
+    Some(input.event(output, SHOWN_LIMIT, Box::new(answer)))
 }
 
 /// The output in a text for the model, and what Gemini CLI says about it behind that, such as the exit

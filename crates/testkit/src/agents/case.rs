@@ -13,6 +13,9 @@ const MCP_BYTES: usize = 300_000;
 const BINARY_BYTES: usize = 200_000;
 /// The file of [`Case::Binary`] in the working directory.
 pub(super) const BINARY_FILE: &str = "binary.dat";
+/// The script of [`Case::LargeFailure`] in the working directory.
+pub(super) const FAILING_FILE: &str = "tests.sh";
+pub(super) const FAILING_SCRIPT: &[u8] = b"#!/bin/sh\nseq 1 60000\nexit 3\n";
 
 /// A kind of tool output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +24,7 @@ pub enum Case {
     Small,
     /// A successful command with 348,894 bytes of output.
     LargeSuccess,
-    /// A failing command with as much output.
+    /// A script that fails with as much output, as tests do.
     LargeFailure,
     /// A text of 300,000 bytes from an MCP server.
     Mcp,
@@ -59,7 +62,7 @@ impl Case {
         Some(match self {
             Self::Small => "printf 'one\\ntwo\\n'",
             Self::LargeSuccess => "seq 1 60000",
-            Self::LargeFailure => "sh -c 'seq 1 60000; exit 3'",
+            Self::LargeFailure => "./tests.sh",
             Self::Binary => "cat binary.dat",
             Self::FiftyMegabytes => "seq 1 6388888",
             Self::Mcp => return None,

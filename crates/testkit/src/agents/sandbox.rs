@@ -1,6 +1,7 @@
 //! A run of an agent in directories of its own, bounded in time.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
-use super::case::{BINARY_FILE, binary};
+use super::case::{BINARY_FILE, FAILING_FILE, FAILING_SCRIPT, binary};
 use super::setup::{self, McpServer};
 use super::{Agent, FINAL_TEXT, Script, ScriptedModel};
 
@@ -73,6 +74,9 @@ impl AgentSandbox {
             timeout: RUN_TIMEOUT,
         };
         sandbox.write(&sandbox.work().join(BINARY_FILE), &binary());
+        let script = sandbox.work().join(FAILING_FILE);
+        sandbox.write(&script, FAILING_SCRIPT);
+        fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("a mode");
         sandbox
     }
 
