@@ -267,6 +267,16 @@ impl Search {
         DetectedJson { content, tables, stats }
     }
 
+    /// Counts a root value. Several root values are the records: nothing in them is a table, so
+    /// their names and arrays are not tracked.
+    fn begin_root(&mut self) {
+        self.roots += 1;
+        if self.roots == 2 {
+            self.arrays = Vec::new();
+            self.maps = Vec::new();
+        }
+    }
+
     fn path_names(&self) -> Option<Vec<String>> {
         // Without a name that is text, or if it was too long to keep, there is no path.
         self.path
@@ -404,7 +414,10 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
             return;
         }
         if depth == 0 {
-            self.search.roots += 1;
+            self.search.begin_root();
+        }
+        if self.search.roots > 1 {
+            return;
         }
         if self.search.too_deep > 0 {
             self.search.too_deep += usize::from(kind == TokenKind::Object);
@@ -436,6 +449,7 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
                 }
                 return;
             }
+            None if self.search.roots > 1 => return,
             None if kind == TokenKind::Object && self.search.too_deep > 0 => {
                 self.search.too_deep -= 1;
             }
@@ -455,7 +469,7 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
             }
             return;
         }
-        if self.search.too_deep > 0 {
+        if self.search.roots > 1 || self.search.too_deep > 0 {
             return;
         }
         if let [.., parent, object] = self.search.path.as_mut_slice() {

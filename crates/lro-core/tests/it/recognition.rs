@@ -145,6 +145,31 @@ fn lines_of_json_are_records() {
 }
 
 #[test]
+fn tables_in_lines_of_json_are_part_of_a_record() {
+    let array = r#"[{"a":1},{"a":"\u00e9"}]"#.to_owned();
+    let rows = format!(r#"{{"rows":{array},"s":"\u00e9 \u00e9"}}"#);
+    let members: Vec<String> = (0..12).map(|n| format!(r#""k{n}":{{"v":[{n}]}}"#)).collect();
+    let map = format!("{{{}}}", members.join(","));
+    let deep = format!("{}[{{}}]{}", r#"{"d":"#.repeat(40), "}".repeat(40));
+    let records = [array, rows, map, deep];
+    for first in 0..records.len() {
+        let mut records = records.clone();
+        records.rotate_left(first);
+        let payload = format!(" {}\r\n", records.join(" \n\t"));
+        let detected = Detected::detect(payload.as_bytes());
+        assert!(detected.tables.is_empty(), "{payload}");
+        let found = detected.records().unwrap_or_else(|| panic!("{payload}"));
+        assert_eq!((&found.form, found.count), (&RecordForm::Lines { start: 1 }, 4));
+        assert_eq!(lines_of(&payload), records);
+        let bytes: usize = records.iter().map(String::len).sum();
+        let escapes = payload.matches("\\u").count();
+        let measured = (found.measure.bytes, found.measure.chars, found.measure.beyond_latin);
+        // Spaces within a string are content; the records have no others.
+        assert_eq!(measured, (bytes as u64, bytes as u64, escapes as u64), "{payload}");
+    }
+}
+
+#[test]
 fn tables_are_records_with_typed_columns() {
     let csv =
         "id,name,score\n1,\"Ann, \"\"A\"\"\",0.50\n2,Bob,\n3,\"two\nlines\",123456789012345\n";
