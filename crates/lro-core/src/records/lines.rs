@@ -29,10 +29,7 @@ enum Source {
     /// JSON that has to be scanned.
     Json {
         scanner: Scanner,
-        /// The nesting depth of a record.
-        base: usize,
-        /// Whether the current position is inside a record.
-        writing: bool,
+        progress: CopyProgress,
         /// Whether the first pass collected the statistics.
         has_stats: bool,
     },
@@ -53,7 +50,10 @@ enum Source {
 impl RecordLines {
     /// Prepares to write the records that [`Detector`](super::Detector) detected.
     pub fn new(records: &RecordSet) -> Self {
-        let json = |scanner, base| Source::Json { scanner, base, writing: false, has_stats: false };
+        let json = |scanner, base| {
+            let progress = CopyProgress { base, writing: false, records: 0 };
+            Source::Json { scanner, progress, has_stats: false }
+        };
         let (source, stats, span) = match &records.form {
             RecordForm::Array { span, .. } => {
                 let scanner = Scanner::inside_array(span.start);
@@ -122,14 +122,14 @@ impl RecordLines {
                 let copy = MapVisit { chunk, at, copied: 0, copier, out, stats: &mut self.stats };
                 copy.feed(scanner)?;
             }
-            Source::Json { scanner, base, writing, has_stats: false } => {
-                let copy = RecordCopier { base: *base, chunk, at, copied: 0, writing, out };
+            Source::Json { scanner, progress, has_stats: false } => {
+                let copy = RecordCopier { progress, chunk, at, copied: 0, out };
                 let mut both = CopyAndMeasure(copy, &mut self.stats);
                 scanner.feed(chunk, &mut both).map_err(|_| PayloadChanged)?;
                 both.0.flush(chunk.len());
             }
-            Source::Json { scanner, base, writing, has_stats: true } => {
-                let mut copy = RecordCopier { base: *base, chunk, at, copied: 0, writing, out };
+            Source::Json { scanner, progress, has_stats: true } => {
+                let mut copy = RecordCopier { progress, chunk, at, copied: 0, out };
                 scanner.feed(chunk, &mut copy).map_err(|_| PayloadChanged)?;
                 copy.flush(chunk.len());
             }
@@ -162,9 +162,9 @@ impl RecordLines {
                 scanner.feed(b"}", &mut copy).map_err(|_| PayloadChanged)?;
                 scanner.finish(&mut copy).map_err(|_| PayloadChanged)?;
             }
-            Source::Json { scanner, base, writing, has_stats } => {
+            Source::Json { scanner, progress, has_stats } => {
                 let at = self.fed.min(self.span.end);
-                let copy = RecordCopier { base: *base, chunk: &[], at, copied: 0, writing, out };
+                let copy = RecordCopier { progress, chunk: &[], at, copied: 0, out };
                 let mut both = CopyAndMeasure(copy, &mut self.stats);
                 let finished = if *has_stats {
                     scanner.finish(&mut both.0)
@@ -172,6 +172,10 @@ impl RecordLines {
                     scanner.finish(&mut both)
                 };
                 finished.map_err(|_| PayloadChanged)?;
+                // The statistics may be from the first pass.
+                if both.0.progress.records != self.expected {
+                    return Err(PayloadChanged);
+                }
             }
         }
         self.stats.add_lines(&out[from..]);
@@ -191,16 +195,24 @@ fn clip<'a>(chunk: &'a [u8], at: u64, span: &Range<u64>, fed: &mut u64) -> (&'a 
     (&chunk[from..to], at + from as u64)
 }
 
-/// Copies the significant bytes of records from the current chunk.
-struct RecordCopier<'a> {
+/// The progress of copying records.
+struct CopyProgress {
     /// The nesting depth of a record.
     base: usize,
+    /// Whether the current position is inside a record.
+    writing: bool,
+    /// The number of records that are copied completely.
+    records: u64,
+}
+
+/// Copies the significant bytes of records from the current chunk.
+struct RecordCopier<'a> {
+    progress: &'a mut CopyProgress,
     chunk: &'a [u8],
     /// The offset of the chunk.
     at: u64,
     /// The number of bytes of the chunk that are processed.
     copied: usize,
-    writing: &'a mut bool,
     out: &'a mut Vec<u8>,
 }
 
@@ -211,7 +223,7 @@ impl RecordCopier<'_> {
     }
 
     fn flush(&mut self, to: usize) {
-        if *self.writing {
+        if self.progress.writing {
             self.out.extend_from_slice(&self.chunk[self.copied..to]);
         }
         self.copied = to;
@@ -221,18 +233,19 @@ impl RecordCopier<'_> {
 impl TokenVisitor for RecordCopier<'_> {
     #[inline]
     fn begin(&mut self, _: TokenKind, at: u64, depth: usize) {
-        if depth == self.base {
+        if depth == self.progress.base {
             self.copied = self.index(at);
-            *self.writing = true;
+            self.progress.writing = true;
         }
     }
 
     #[inline]
     fn end(&mut self, _: TokenKind, end: u64, depth: usize, _: Option<&[u8]>) {
-        if depth == self.base {
+        if depth == self.progress.base {
             self.flush(self.index(end));
             self.out.push(b'\n');
-            *self.writing = false;
+            self.progress.writing = false;
+            self.progress.records += 1;
         }
     }
 
@@ -566,14 +579,19 @@ mod tests {
 
     #[test]
     fn another_payload_than_the_first_is_noticed() {
-        let (detected, _) = detect("[11,22,33]", 100);
-        for other in ["[11,22", "[11,22,", "[1,222,33]", "[11;22,33]", "[1\n,22,33]"] {
-            let (_, stats) = detect("[11,22,33]", 100);
-            let mut lines = RecordLines::with_stats(detected.records().unwrap(), stats.unwrap());
-            let mut out = Vec::new();
-            let outcome =
-                lines.feed(other.as_bytes(), &mut out).and_then(|()| lines.finish(&mut out));
-            assert!(outcome.is_err(), "{other}");
+        for (first, others) in [
+            ("[11,22,33]", &["[11,22", "[11,22,", "[1,222,33]", "[11;22,33]", "[1\n,22,33]"][..]),
+            ("[11, 22]", &["[11    ]", "[1,2, 3]", "[11,", "[11; 22]"]),
+        ] {
+            for other in others {
+                let (detected, stats) = detect(first, 100);
+                let records = detected.records().unwrap();
+                let mut lines = RecordLines::with_stats(records, stats.unwrap());
+                let mut out = Vec::new();
+                let outcome =
+                    lines.feed(other.as_bytes(), &mut out).and_then(|()| lines.finish(&mut out));
+                assert!(outcome.is_err(), "{first:?} {other:?}");
+            }
         }
     }
 }
