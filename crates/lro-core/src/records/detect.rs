@@ -99,8 +99,8 @@ impl Detector {
         }
     }
 
-    /// A detector that also collects statistics about the records of an array, for a payload that is
-    /// likely to be stored.
+    /// A detector that also collects statistics about the records of an array or of JSON lines, for a
+    /// payload that is likely to be stored.
     pub fn with_stats() -> Self {
         Self { collect_stats: true, ..Self::new() }
     }
@@ -176,7 +176,9 @@ impl Detector {
         }
         match &mut self.state {
             State::Json(json) => {
-                let progress = json.feed(bytes, before);
+                // As long as the head is kept, it begins where the JSON does.
+                let head = self.head.as_deref().unwrap_or_default();
+                let progress = json.feed(bytes, before, head);
                 if progress != Progress::Open
                     && let State::Json(json) = std::mem::replace(&mut self.state, State::Text)
                     && let Progress::Ended(end) = progress
@@ -233,7 +235,7 @@ impl Detector {
             let mut json = Box::new(JsonDetector::new(before, self.collect_stats));
             let mut progress = Progress::Open;
             for window in head[from..].chunks(WINDOW_BYTES) {
-                progress = json.feed(window, before);
+                progress = json.feed(window, before, &head[from..]);
                 before += Measure::from_bytes(window);
                 if progress != Progress::Open {
                     break;

@@ -66,6 +66,8 @@ struct Search {
     open: Option<OpenArray>,
     arrays: Vec<ArrayCandidate>,
     maps: Vec<MapCandidate>,
+    /// The statistics of several root values; `None` if the first one was too long to keep.
+    lines: Option<Box<FirstPassStats>>,
     collect_stats: bool,
 }
 
@@ -183,13 +185,16 @@ impl JsonDetector {
         self.search.lead.bytes
     }
 
-    /// Processes the next window; `before` is the measure of everything before it.
-    pub(super) fn feed(&mut self, window: &[u8], before: Measure) -> Progress {
+    /// Processes the next window; `before` is the measure of everything before it. `head` is the
+    /// payload from the [start](Self::start) on, at least to the end of the window; empty if it is too
+    /// long to keep.
+    pub(super) fn feed(&mut self, window: &[u8], before: Measure, head: &[u8]) -> Progress {
+        let search = &mut self.search;
         // Two instances, so that a search without statistics does not pay for them.
-        let scanned = if self.search.collect_stats {
-            self.scanner.feed(window, &mut Visit::<true>::new(&mut self.search, window, before))
+        let scanned = if search.collect_stats {
+            self.scanner.feed(window, &mut Visit::<true>::new(search, window, before, head))
         } else {
-            self.scanner.feed(window, &mut Visit::<false>::new(&mut self.search, window, before))
+            self.scanner.feed(window, &mut Visit::<false>::new(search, window, before, head))
         };
         match (scanned, self.search.root_end) {
             (Ok(()), _) => Progress::Open,
@@ -201,7 +206,7 @@ impl JsonDetector {
 
     /// Ends JSON that is the whole payload; `None` if it is incomplete.
     pub(super) fn finish(mut self, measure: Measure) -> Option<DetectedJson> {
-        let mut visit = Visit::<true>::new(&mut self.search, &[], measure);
+        let mut visit = Visit::<true>::new(&mut self.search, &[], measure, &[]);
         self.scanner.finish(&mut visit).ok()?;
         let Search { roots, space, unicode_escapes, lead, .. } = self.search;
         let significant =
@@ -210,7 +215,8 @@ impl JsonDetector {
             let form = RecordForm::Lines { start: lead.bytes };
             let records = RecordSet { form, count: roots, measure: significant };
             let content = Content::Records(records);
-            return Some(DetectedJson { content, tables: Vec::new(), stats: None });
+            let stats = self.search.lines.take().map(|stats| *stats);
+            return Some(DetectedJson { content, tables: Vec::new(), stats });
         }
         Some(self.search.choose(significant.bytes, measure))
     }
@@ -265,16 +271,6 @@ impl Search {
         });
         let content = main.map_or(Content::Document, Content::Records);
         DetectedJson { content, tables, stats }
-    }
-
-    /// Counts a root value. Several root values are the records: nothing in them is a table, so
-    /// their names and arrays are not tracked.
-    fn begin_root(&mut self) {
-        self.roots += 1;
-        if self.roots == 2 {
-            self.arrays = Vec::new();
-            self.maps = Vec::new();
-        }
     }
 
     fn path_names(&self) -> Option<Vec<String>> {
@@ -333,6 +329,9 @@ struct Visit<'a, const STATS: bool> {
     search: &'a mut Search,
     window: &'a [u8],
     base: u64,
+    /// The payload from the first root value on, at least to the end of the window; empty if it was
+    /// too long to keep.
+    head: &'a [u8],
     /// The measure of everything before `window[measured]`.
     before: Measure,
     measured: usize,
@@ -340,17 +339,44 @@ struct Visit<'a, const STATS: bool> {
 
 impl<'a, const STATS: bool> Visit<'a, STATS> {
     /// Visits a window; `before` is the measure of everything before it.
-    fn new(search: &'a mut Search, window: &'a [u8], before: Measure) -> Self {
-        Self { search, window, base: before.bytes, before, measured: 0 }
+    fn new(search: &'a mut Search, window: &'a [u8], before: Measure, head: &'a [u8]) -> Self {
+        Self { search, window, base: before.bytes, head, before, measured: 0 }
     }
 
-    /// The statistics of the open array.
+    /// The statistics of the open array, or of the root values if there are several.
     #[inline]
     fn stats(&mut self) -> Option<&mut FirstPassStats> {
         if !STATS {
             return None;
         }
-        self.search.open.as_mut()?.stats.as_deref_mut()
+        match &mut self.search.open {
+            Some(open) => open.stats.as_deref_mut(),
+            None => self.search.lines.as_deref_mut(),
+        }
+    }
+
+    /// Counts a root value, which begins at `at`. Several root values are the records: nothing in
+    /// them is a table, so their names and arrays are not tracked.
+    fn begin_root(&mut self, at: u64) {
+        self.search.roots += 1;
+        if self.search.roots == 2 {
+            self.search.arrays = Vec::new();
+            self.search.maps = Vec::new();
+            if STATS {
+                self.search.lines = self.first_root_stats(at).map(Box::new);
+            }
+        }
+    }
+
+    /// The statistics of the first root value; the second one begins at `second`.
+    fn first_root_stats(&self, second: u64) -> Option<FirstPassStats> {
+        let start = self.search.lead.bytes;
+        let first = self.head.get(..usize::try_from(second - start).ok()?)?;
+        FirstPassStats::after_first_root(first, start)
+    }
+
+    fn is_line_break(&self, at: u64) -> bool {
+        usize::try_from(at - self.base).is_ok_and(|i| self.window.get(i) == Some(&b'\n'))
     }
 
     /// The measure of everything before `at`. Each byte is measured at most once per window, and
@@ -414,9 +440,12 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
             return;
         }
         if depth == 0 {
-            self.search.begin_root();
+            self.begin_root(at);
         }
         if self.search.roots > 1 {
+            if let Some(stats) = self.stats() {
+                stats.begin(kind, at, depth);
+            }
             return;
         }
         if self.search.too_deep > 0 {
@@ -443,18 +472,17 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
             Some(open) if depth == open.depth && kind == TokenKind::Array => {
                 self.close_array(end - 1);
             }
-            Some(_) => {
+            open if open.is_some() || self.search.roots > 1 => {
                 if let Some(stats) = self.stats() {
                     stats.end(kind, end, depth, lexeme);
                 }
                 return;
             }
-            None if self.search.roots > 1 => return,
-            None if kind == TokenKind::Object && self.search.too_deep > 0 => {
+            _ if kind == TokenKind::Object && self.search.too_deep > 0 => {
                 self.search.too_deep -= 1;
             }
-            None if kind == TokenKind::Object => self.search.close_object(end - 1),
-            None => {}
+            _ if kind == TokenKind::Object => self.search.close_object(end - 1),
+            _ => {}
         }
         if depth == 0 && self.search.root_end.is_none() {
             self.search.root_end = Some((end, self.search.space));
@@ -463,13 +491,13 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
 
     #[inline]
     fn key(&mut self, lexeme: Option<&[u8]>) {
-        if self.search.open.is_some() {
+        if self.search.open.is_some() || self.search.roots > 1 {
             if let Some(stats) = self.stats() {
                 stats.key(lexeme);
             }
             return;
         }
-        if self.search.roots > 1 || self.search.too_deep > 0 {
+        if self.search.too_deep > 0 {
             return;
         }
         if let [.., parent, object] = self.search.path.as_mut_slice() {
@@ -485,8 +513,12 @@ impl<const STATS: bool> TokenVisitor for Visit<'_, STATS> {
     #[inline]
     fn space(&mut self, start: u64, end: u64) {
         self.search.space += end - start;
+        let blank = STATS && self.search.roots > 1 && !self.is_line_break(start);
         if let Some(stats) = self.stats() {
             stats.space(start, end);
+            if blank {
+                stats.reject_lines();
+            }
         }
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Lexemes are copied unchanged; white space between them is removed, so that a record is one line.
 //! Statistics about the records are collected here or, for a payload that is likely to be stored,
-//! already by the first pass: one scan instead of two. If the first pass also finds nothing but
-//! commas between records and no white space within, it notes their lengths, and the second pass
-//! only copies.
+//! already by the first pass: one scan instead of two. If the first pass also finds no white space
+//! within records, and nothing but commas between them (it then notes their lengths) or nothing but
+//! line breaks, the second pass only copies.
 
 use std::ops::Range;
 
 use lro_json::{Scanner, TokenKind, TokenVisitor};
+use memchr::memchr_iter;
 
 use super::table::TableLines;
 use super::text_table::TextTableLines;
@@ -39,6 +40,8 @@ enum Source {
         copier: MapCopier,
     },
     Compact(CompactLines),
+    /// Record lines as they are.
+    Verbatim(VerbatimLines),
     Table(Box<TableLines>),
     /// The lines that are written are scanned for the statistics.
     TextTable {
@@ -90,11 +93,14 @@ impl RecordLines {
     pub fn with_stats(records: &RecordSet, first_pass: FirstPassStats) -> Self {
         let mut lines = Self::new(records);
         lines.stats = first_pass.stats;
-        match (&mut lines.source, first_pass.lengths) {
-            (source @ Source::Json { .. }, Some(lengths)) => {
+        match (&mut lines.source, first_pass.spacing) {
+            (source @ Source::Json { .. }, RecordSpacing::Commas(lengths)) => {
                 *source = Source::Compact(CompactLines::new(lengths));
             }
-            (Source::Json { has_stats, .. }, None) => *has_stats = true,
+            (source @ Source::Json { .. }, RecordSpacing::LineBreaks { .. }) => {
+                *source = Source::Verbatim(VerbatimLines::new(records));
+            }
+            (Source::Json { has_stats, .. }, RecordSpacing::Other) => *has_stats = true,
             _ => {}
         }
         lines
@@ -118,6 +124,7 @@ impl RecordLines {
                     return Err(PayloadChanged);
                 }
             }
+            Source::Verbatim(lines) => lines.feed(chunk, out)?,
             Source::Map { scanner, copier } => {
                 let copy = MapVisit { chunk, at, copied: 0, copier, out, stats: &mut self.stats };
                 copy.feed(scanner)?;
@@ -155,6 +162,7 @@ impl RecordLines {
                     return Err(PayloadChanged);
                 }
             }
+            Source::Verbatim(lines) => lines.finish(out)?,
             Source::Map { scanner, copier } => {
                 let at = self.fed.min(self.span.end);
                 let stats = &mut self.stats;
@@ -385,25 +393,47 @@ impl TokenVisitor for MapVisit<'_> {
 /// so that memory stays bounded.
 const MAX_RECORD_LENGTHS: usize = 4 << 20;
 
-/// Statistics about the records of an array, from the first pass.
+/// Statistics about the records of an array or of JSON lines, from the first pass.
 pub struct FirstPassStats {
-    pub(super) stats: RecordStatsBuilder,
-    /// The length of each record, if the records are compact in the payload.
-    pub(super) lengths: Option<Vec<u32>>,
+    stats: RecordStatsBuilder,
+    spacing: RecordSpacing,
     /// The offset of the current record.
     record_start: u64,
     /// The nesting depth of a record.
     base: usize,
 }
 
+/// What is between the records of a payload, if there is no white space within them.
+enum RecordSpacing {
+    /// A comma between two records; with the length of each record.
+    Commas(Vec<u32>),
+    /// A line break after each record, which the last one may lack; with the end of the last record.
+    LineBreaks { record_end: u64 },
+    /// Other white space, or there are more records than lengths are kept.
+    Other,
+}
+
 impl FirstPassStats {
+    /// Collects statistics about the elements of an array, which have the nesting depth `base`.
     pub(super) fn new(base: usize) -> Self {
-        Self {
-            stats: RecordStatsBuilder::new(base),
-            lengths: Some(Vec::new()),
-            record_start: 0,
-            base,
-        }
+        Self::with(base, RecordSpacing::Commas(Vec::new()))
+    }
+
+    /// Collects statistics about several root values. `first` is everything before the second one; it
+    /// begins with the first one, at the offset `start`.
+    pub(super) fn after_first_root(first: &[u8], start: u64) -> Option<Self> {
+        let mut stats = Self::with(0, RecordSpacing::LineBreaks { record_end: start });
+        Scanner::new(start).feed(first, &mut stats).ok()?;
+        Some(stats)
+    }
+
+    fn with(base: usize, spacing: RecordSpacing) -> Self {
+        Self { stats: RecordStatsBuilder::new(base), spacing, record_start: 0, base }
+    }
+
+    /// Notes that the records are not lines as they are.
+    pub(super) fn reject_lines(&mut self) {
+        self.spacing = RecordSpacing::Other;
     }
 
     /// The statistics about all records, without their first lines, which are not yet written.
@@ -414,7 +444,7 @@ impl FirstPassStats {
 
 impl std::fmt::Debug for FirstPassStats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let compact = self.lengths.is_some();
+        let compact = !matches!(self.spacing, RecordSpacing::Other);
         f.debug_struct("FirstPassStats").field("compact", &compact).finish_non_exhaustive()
     }
 }
@@ -431,13 +461,16 @@ impl TokenVisitor for FirstPassStats {
     #[inline]
     fn end(&mut self, kind: TokenKind, end: u64, depth: usize, lexeme: Option<&[u8]>) {
         self.stats.end(kind, end, depth, lexeme);
-        if depth == self.base
-            && let Some(lengths) = &mut self.lengths
-        {
-            match u32::try_from(end - self.record_start) {
+        if depth != self.base {
+            return;
+        }
+        match &mut self.spacing {
+            RecordSpacing::Commas(lengths) => match u32::try_from(end - self.record_start) {
                 Ok(length) if lengths.len() < MAX_RECORD_LENGTHS => lengths.push(length),
-                _ => self.lengths = None,
-            }
+                _ => self.spacing = RecordSpacing::Other,
+            },
+            RecordSpacing::LineBreaks { record_end } => *record_end = end,
+            RecordSpacing::Other => {}
         }
     }
 
@@ -447,8 +480,14 @@ impl TokenVisitor for FirstPassStats {
     }
 
     #[inline]
-    fn space(&mut self, _: u64, _: u64) {
-        self.lengths = None;
+    fn space(&mut self, start: u64, end: u64) {
+        let one_byte = end - start == 1;
+        match self.spacing {
+            // One byte between two records is a line break, or the scanner would reject the second
+            // one. After the last record, the caller checks it.
+            RecordSpacing::LineBreaks { record_end } if one_byte && start == record_end => {}
+            _ => self.spacing = RecordSpacing::Other,
+        }
     }
 }
 
@@ -505,9 +544,44 @@ impl CompactLines {
     }
 }
 
+/// Copies record lines as they are.
+struct VerbatimLines {
+    /// The bytes and the line breaks that are missing.
+    bytes_left: u64,
+    breaks_left: u64,
+    at_line_start: bool,
+}
+
+impl VerbatimLines {
+    fn new(records: &RecordSet) -> Self {
+        // The measure is without line breaks.
+        let bytes_left = records.measure.bytes + records.count;
+        Self { bytes_left, breaks_left: records.count, at_line_start: true }
+    }
+
+    /// Copies the next chunk. Length and number of the lines must be as in the first pass.
+    fn feed(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
+        let breaks = memchr_iter(b'\n', chunk).count() as u64;
+        self.bytes_left = self.bytes_left.checked_sub(chunk.len() as u64).ok_or(PayloadChanged)?;
+        self.breaks_left = self.breaks_left.checked_sub(breaks).ok_or(PayloadChanged)?;
+        self.at_line_start = chunk.last().map_or(self.at_line_start, |last| *last == b'\n');
+        out.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    /// Ends the last line, if its line break is missing.
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), PayloadChanged> {
+        if !self.at_line_start {
+            self.feed(b"\n", out)?;
+        }
+        if self.bytes_left == 0 && self.breaks_left == 0 { Ok(()) } else { Err(PayloadChanged) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Content, Detected, Detector, PayloadChanged, RecordLines};
+    use super::super::{Content, Detected, Detector, PayloadChanged, RecordForm, RecordLines};
+    use super::RecordSpacing;
     use crate::{RecordStats, record_lines};
 
     fn detect(payload: &str, chunk: usize) -> (Detected, Option<super::FirstPassStats>) {
@@ -518,8 +592,8 @@ mod tests {
 
     fn written(payload: &str, chunk: usize) -> Result<(String, RecordStats, bool), PayloadChanged> {
         let (detected, stats) = detect(payload, chunk);
-        let stats = stats.expect("an array of records");
-        let compact = stats.lengths.is_some();
+        let stats = stats.expect("records of JSON");
+        let compact = !matches!(stats.spacing, RecordSpacing::Other);
         let mut lines = RecordLines::with_stats(detected.records().unwrap(), stats);
         let mut out = Vec::new();
         for chunk in payload.as_bytes().chunks(chunk) {
@@ -546,12 +620,77 @@ mod tests {
             (format!("[{} ]", join(",")), false),
             (format!("[{}]", join(",").replace(":[", ": [")), false),
         ] {
-            let (expected, stats) =
-                record_lines(payload.as_bytes(), &Detected::detect(payload.as_bytes()), usize::MAX)
-                    .unwrap();
+            assert_one_scan_suffices(&payload, compact);
+        }
+    }
+
+    /// Compares what is written after a first pass with statistics with what is written without, by
+    /// a second scan. `compact` says whether the records can be copied.
+    fn assert_one_scan_suffices(payload: &str, compact: bool) {
+        let whole = Detected::detect(payload.as_bytes());
+        let (expected, stats) = record_lines(payload.as_bytes(), &whole, usize::MAX).unwrap();
+        for chunk in [1, 7, 1000, usize::MAX] {
+            let (detected, first_pass) = detect(payload, chunk);
+            assert_eq!(detected, whole, "{chunk}");
+            let early = first_pass.expect("records of JSON").record_stats();
+            assert_eq!((early.count, &early.shape), (stats.count, &stats.shape));
+            assert_eq!(early.top_namespaces, stats.top_namespaces);
+            let ours = written(payload, chunk).unwrap();
+            assert_eq!(ours, (expected.clone(), stats.clone(), compact), "{chunk}");
+        }
+    }
+
+    #[test]
+    fn one_scan_of_json_lines_gives_what_two_would() {
+        let join = |between: &str| (0..300).map(record).collect::<Vec<_>>().join(between);
+        let lines = join("\n");
+        let arrays = "[1]\n[{\"namespace\":\"n\"},[2]]\n{}\n[]\n";
+        for (payload, compact) in [
+            (lines.clone(), true),
+            (format!("{lines}\n"), true),
+            (format!("\u{feff}\n {lines}\n"), true),
+            (format!("Here are the rows:\n{lines}\n"), true),
+            (format!("{}\n{lines}", record(7).replace('7', &"7".repeat(9000))), true),
+            (arrays.to_owned(), true),
+            (format!("{arrays}{lines}"), true),
+            (format!("[{}]\n{lines}\n", join(",")), true),
+            (format!("{lines}\n\n"), false),
+            (format!("{lines} "), false),
+            (format!("{lines}\r"), false),
+            (format!("{lines}\n "), false),
+            (format!("{lines} \n"), false),
+            (format!("{}\r\n", join("\r\n")), false),
+            (join("\r\n"), false),
+            (join("\n\n"), false),
+            (join("\n "), false),
+            (join(" \n"), false),
+            (lines.replace(":[", ": ["), false),
+            (format!("{{ }}\n{lines}\n"), false),
+            (format!("[1\n]\n{lines}\n"), false),
+            (format!("{lines}\n[\n1]\n"), false),
+        ] {
+            let form = Detected::detect(payload.as_bytes()).records().unwrap().form.clone();
+            assert!(matches!(form, RecordForm::Lines { .. }), "{form:?}");
+            assert_one_scan_suffices(&payload, compact);
+        }
+        // A single root value is no JSON line.
+        assert_one_scan_suffices(&format!("{{\"a\":[{}]}}\n", join(",")), true);
+    }
+
+    #[test]
+    fn json_lines_after_a_long_one_are_scanned_twice() {
+        for (bytes, is_long) in [(96 * 1024 - 1, false), (96 * 1024, true), (200_000, true)] {
+            // The second record begins after so many bytes.
+            let first = format!("{{\"a\":\"{}\"}}\n", "x".repeat(bytes - 9));
+            assert_eq!(first.len(), bytes);
+            let payload = format!("{first}{}\n{}\n", record(1), record(2));
             for chunk in [1, 7, 1000, usize::MAX] {
-                let ours = written(&payload, chunk).unwrap();
-                assert_eq!(ours, (expected.clone(), stats.clone(), compact), "{chunk}");
+                let (detected, stats) = detect(&payload, chunk);
+                assert_eq!(detected.records().unwrap().count, 3);
+                assert_eq!(stats.is_none(), is_long, "{bytes} {chunk}");
+            }
+            if !is_long {
+                assert_one_scan_suffices(&payload, true);
             }
         }
     }
@@ -565,8 +704,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_of_records_has_no_statistics() {
-        for payload in ["{}\n{}", "a,b\n1,2\n", r#"{"a":{"b":1}}"#, "text", "", "[1,]"] {
+    fn what_has_no_records_of_json_has_no_statistics() {
+        let incomplete = ["{}\n{}\n]", "{}\n{", "[1,]"];
+        let others = [r#"{"a":{"b":1}}"#, "a,b\n1,2\n", "text", ""];
+        for payload in others.into_iter().chain(incomplete) {
             let (detected, stats) = detect(payload, 3);
             assert!(stats.is_none(), "{payload}");
             assert_eq!(detected, Detected::detect(payload.as_bytes()));
@@ -582,6 +723,9 @@ mod tests {
         for (first, others) in [
             ("[11,22,33]", &["[11,22", "[11,22,", "[1,222,33]", "[11;22,33]", "[1\n,22,33]"][..]),
             ("[11, 22]", &["[11    ]", "[1,2, 3]", "[11,", "[11; 22]"]),
+            ("{}\n[1]\n", &["{}\n", "{}\n[1", "{}[11]\n", "{}\n[1]}", "{}\n[1]\n\n"]),
+            ("{}\n[1]", &["", "\n{}\n[1]", "{}\n[1]{", "{}\n[]", "\n\n\n{}1"]),
+            ("{}\n\n[1]\n", &["{}\n\n", "{}\n[1]\n{}", "{}\n\n[1", "{}[11]\n\n"]),
         ] {
             for other in others {
                 let (detected, stats) = detect(first, 100);
