@@ -130,6 +130,17 @@ impl Detector {
         }
     }
 
+    /// Whether the payload so far is JSON lines, exactly as [`RecordLines`](super::RecordLines) would
+    /// write them: nothing before them, no white space within a record, and one line break between
+    /// two records. It is false until the second record begins. The last record may be incomplete, so
+    /// that the answer can change with the next chunk.
+    ///
+    /// A detector without statistics does not know this, and returns false; so does one whose first
+    /// record is longer than 96 KiB.
+    pub fn is_json_lines_so_far(&self) -> bool {
+        matches!(&self.state, State::Json(json) if json.is_exact_lines())
+    }
+
     fn feed_window(&mut self, window: &[u8]) {
         self.utf8.feed(window);
         let (skipped, rest) = window.split_at(self.choose_format(window));

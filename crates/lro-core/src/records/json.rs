@@ -185,6 +185,12 @@ impl JsonDetector {
         self.search.lead.bytes
     }
 
+    /// Whether the payload so far is record lines as they are written, and the second one began.
+    pub(super) fn is_exact_lines(&self) -> bool {
+        let lines = self.search.lines.as_deref();
+        self.start() == 0 && lines.is_some_and(FirstPassStats::are_lines)
+    }
+
     /// Processes the next window; `before` is the measure of everything before it. `head` is the
     /// payload from the [start](Self::start) on, at least to the end of the window; empty if it is too
     /// long to keep.

@@ -431,6 +431,11 @@ impl FirstPassStats {
         Self { stats: RecordStatsBuilder::new(base), spacing, record_start: 0, base }
     }
 
+    /// Whether the records are lines as they are.
+    pub(super) fn are_lines(&self) -> bool {
+        matches!(self.spacing, RecordSpacing::LineBreaks { .. })
+    }
+
     /// Notes that the records are not lines as they are.
     pub(super) fn reject_lines(&mut self) {
         self.spacing = RecordSpacing::Other;
@@ -675,6 +680,48 @@ mod tests {
         }
         // A single root value is no JSON line.
         assert_one_scan_suffices(&format!("{{\"a\":[{}]}}\n", join(",")), true);
+    }
+
+    #[test]
+    fn json_lines_are_recognized_while_they_arrive() {
+        let mut detector = Detector::with_stats();
+        for (chunk, expected) in [
+            ("", false),
+            ("{\"a\":1}", false),
+            ("\n", false),
+            ("{", true),
+            ("\"a\":\" ", true),
+            ("\"}\n[", true),
+            ("]", true),
+            ("\n", true),
+            ("{}", true),
+            (" ", false),
+            ("\n{}\n", false),
+        ] {
+            detector.feed(chunk.as_bytes());
+            assert_eq!(detector.is_json_lines_so_far(), expected, "{chunk:?}");
+        }
+        for (payload, expected) in [
+            ("{}\n{}", true),
+            ("{}\n{}\n", true),
+            ("{}\n", false),
+            ("[{},{}]", false),
+            (" {}\n{}", false),
+            ("\u{feff}{}\n{}", false),
+            ("{}\r\n{}\r\n", false),
+            ("{}\n{ }", false),
+            ("{}\n{}\ntext", false),
+            ("a,b\n1,2\n3,4\n", false),
+        ] {
+            for chunk in [1, 7, usize::MAX] {
+                let mut detector = Detector::with_stats();
+                payload.as_bytes().chunks(chunk).for_each(|chunk| detector.feed(chunk));
+                assert_eq!(detector.is_json_lines_so_far(), expected, "{payload:?} {chunk}");
+            }
+        }
+        let mut without_stats = Detector::new();
+        without_stats.feed(b"{}\n{}\n");
+        assert!(!without_stats.is_json_lines_so_far());
     }
 
     #[test]
