@@ -3,8 +3,8 @@
 mod table;
 
 use self::table::{
-    ASKING, BUILTINS, CONSOLES, INTERACTIVE, INTERPRETERS, LONG_RUNNING, PROGRAMS, RESERVED_WORDS,
-    RUNNERS, Rule, SERVING, SHELL_DEPENDENT, STATE_BUILTINS, WATCHING, WRAPPERS,
+    ASKING, BUILTINS, CONSOLES, INSPECTED, INTERACTIVE, INTERPRETERS, LONG_RUNNING, PROGRAMS,
+    RESERVED_WORDS, RUNNERS, Rule, SERVING, SHELL_DEPENDENT, STATE_BUILTINS, WATCHING, WRAPPERS,
 };
 use super::Reason;
 use super::syntax::Word;
@@ -44,6 +44,9 @@ pub(super) fn classify(words: &[Word<'_>], own_program: &str) -> Result<Usage, R
     let rule = PROGRAMS.iter().find(|(program, _)| *program == base).map(|(_, rule)| *rule);
     // A script of the project; what it does is unknown to a host too.
     let is_script = name.contains('/') && !name.starts_with('/');
+    if rule.is_none() && is_script && may_be_system_program(name, base) {
+        return Err(Reason::UnknownProgram);
+    }
     let rule = rule.or_else(|| is_script.then_some(Rule::Any)).ok_or(Reason::UnknownProgram)?;
     check_common(arguments)?;
     check_rule(rule, arguments)?;
@@ -52,6 +55,14 @@ pub(super) fn classify(words: &[Word<'_>], own_program: &str) -> Result<Usage, R
     }
     check_details(base, arguments)?;
     Ok(Usage::Program)
+}
+
+/// Whether a relative path may lead to a program of the system that is not in the table: it leaves the
+/// directory, or its name is one that hosts check (`../../bin/rm`, `./bin/env`).
+fn may_be_system_program(name: &str, base: &str) -> bool {
+    contains_word(INSPECTED, base)
+        || contains_word(WRAPPERS, base)
+        || name.split('/').any(|part| part == "..")
 }
 
 /// The name of a command, which must be written as it is.
@@ -290,7 +301,9 @@ mod tests {
         assert!(names.is_sorted(), "{:?}", names.windows(2).find(|pair| pair[0] > pair[1]));
         for name in names {
             assert_eq!(check_lists(name), Ok(()), "{name}");
-            assert!(!contains_word(BUILTINS, name) && !contains_word(WRAPPERS, name), "{name}");
+            for list in [BUILTINS, WRAPPERS, INSPECTED] {
+                assert!(!contains_word(list, name), "{name}");
+            }
         }
     }
 

@@ -300,6 +300,12 @@ pub(super) const PROGRAMS: &[(&str, Rule)] = &[
 /// Interpreters, whose first arguments are a script.
 pub(super) const INTERPRETERS: &str = "deno java node perl php python python3 ruby tsx";
 
+/// Programs that hosts recognise by their names, with any directory before it: they check the arguments of
+/// these for damage, or run them as another command.
+pub(super) const INSPECTED: &str = "\
+    busybox chgrp chmod chown cp dd install ln mkdir mv rm rmdir shred tee touch toybox trap \
+    truncate unlink";
+
 /// Wrappers: programs that run the rest of their arguments as a command.
 pub(super) const WRAPPERS: &str = "env nice npx stdbuf timeout";
 
