@@ -7,7 +7,6 @@
 mod host_process;
 mod watchdog;
 
-use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,7 +99,7 @@ fn before_tool(
 ) {
     let Some(event) = CommandEvent::read(args.host, input) else { return };
     let Some(process) = host_process::read(args.host, sources) else { return };
-    let Some(Ok(program)) = env::args_os().next().map(OsString::into_string) else { return };
+    let Some(program) = own_program() else { return };
     if PauseFile::is_active(sources.surroundings(), IdSeed::from_system().now) {
         return;
     }
@@ -112,6 +111,15 @@ fn before_tool(
     if let Some(answer) = event.answer(args.host, process, policies, &program) {
         watchdog.exclude(|| drop(output.bytes(answer.as_bytes())));
     }
+}
+
+/// The absolute path of this program. The name that it was started with may mean another program, or an
+/// alias, in the shell of the agent.
+fn own_program() -> Option<String> {
+    let path = env::current_exe().ok()?;
+    // A program that was replaced since it started is no longer at its path.
+    let exists = path.is_absolute() && path.is_file();
+    exists.then_some(path)?.into_os_string().into_string().ok()
 }
 
 /// Answers the event after a tool call, or prints nothing.

@@ -144,7 +144,7 @@ fn try_rewrite(line: &str, program: &str, names: &ShellNames) -> Result<String, 
         }
         if let Some(command) = last {
             // What a wrapper runs is a program; only the first word can be an alias or a function.
-            if names.may_define(command.words[0].raw) {
+            if names.may_define(command.words[0].raw) || names.may_define(program) {
                 return Err(Reason::Shadowed);
             }
             offsets.push(command.offset);
@@ -213,5 +213,17 @@ mod tests {
             Decision::Rewrite(expected.to_owned())
         );
         assert_eq!(rewrite("ls", "atlatl", &ShellNames::Unknown), Decision::Keep(Reason::Shadowed));
+    }
+
+    #[test]
+    fn a_line_is_kept_if_the_program_itself_may_be_an_alias() {
+        let script = "alias atlatl='atlatl --set x'\n";
+        assert_eq!(decide("ls", "atlatl", script), Decision::Keep(Reason::Shadowed));
+        let expected = Decision::Rewrite("/opt/atlatl run -- ls".to_owned());
+        assert_eq!(decide("ls", "/opt/atlatl", script), expected);
+        let decision = rewrite("./check", "atlatl", &ShellNames::Unknown);
+        assert_eq!(decision, Decision::Keep(Reason::Shadowed));
+        let decision = rewrite("./check", "/opt/atlatl", &ShellNames::Unknown);
+        assert_eq!(decision, Decision::Rewrite("/opt/atlatl run -- ./check".to_owned()));
     }
 }
