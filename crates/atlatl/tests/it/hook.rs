@@ -1,6 +1,8 @@
 //! `atlatl hook`: what each agent gets in place of a large output, and that the output can be queried.
 
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -243,6 +245,50 @@ fn a_pause_leaves_all_output_until_it_ends() {
     assert!(hook(&program, &CLAUDE, &large).stdout.contains("updatedToolOutput"));
     assert_eq!(program.run(&["on"]).json()["was_off"], false);
     assert_eq!(program.run(&["off", "--minutes", "0"]).status, 2);
+}
+
+/// Runs a line in a shell that takes the place of Claude Code, with these words behind the line. The
+/// answer is the command that would run instead; no text if it stays.
+#[cfg(target_os = "linux")]
+fn rewritten(line: &str, words: &[&str]) -> String {
+    let settings = r#"{"permissions": {"allow": ["Bash"]}}"#;
+    let program = Program::new().file("home/.claude/settings.json", settings);
+    let input = json!({"session_id": "s", "cwd": program.path("work"), "tool_name": "Bash",
+        "permission_mode": "default", "hook_event_name": "PreToolUse",
+        "tool_input": {"command": "./check --all"}});
+    fs::write(program.path("work/input"), input.to_string()).unwrap();
+    let output = Command::new("/bin/sh")
+        // Without the last command, a shell may become the program.
+        .args(["-c", &format!("{line}; :"), env!("CARGO_BIN_EXE_atlatl")])
+        .args(words)
+        .current_dir(program.path("work"))
+        .env_clear()
+        .env("HOME", program.path("home"))
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let command = &answer["hookSpecificOutput"]["updatedInput"]["command"];
+    command.as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_options_of_the_agent_are_found_behind_launchers_and_its_command_runs_this_program() {
+    let hook = "\"$0\" hook claude-code pre-tool-use --deadline 60000 < input";
+    let own = fs::canonicalize(env!("CARGO_BIN_EXE_atlatl")).unwrap();
+    let expected = format!("{} run -- ./check --all", own.display());
+    let direct = format!("CLAUDE_PID=$$ {hook}");
+    assert_eq!(rewritten(&direct, &[]), expected);
+    assert_eq!(rewritten(&direct, &["--verbose"]), expected);
+    assert_eq!(rewritten(&direct, &["--disallowedTools", "Bash"]), "");
+    // The words of a launcher are not those of the agent.
+    let launched = format!("CLAUDE_PID=$$ sh -c '{hook}; :' \"$0\" --unknown");
+    assert_eq!(rewritten(&launched, &[]), expected);
+    assert_eq!(rewritten(&launched, &["--settings", "x"]), "");
+    // Without the number of the agent's process, its options are unknown.
+    assert_eq!(rewritten(hook, &[]), "");
+    assert_eq!(rewritten(&format!("CLAUDE_PID=1x {hook}"), &[]), "");
 }
 
 #[test]
