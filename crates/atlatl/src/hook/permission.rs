@@ -122,7 +122,7 @@ pub enum Refusal {
     Sandbox,
     /// A rule that denies or asks may match the command or a part of it.
     Rule,
-    /// A rule about files may match an argument.
+    /// A rule about files, or the host's check of working directories, may match an argument.
     PathRule,
     /// No rule allows both the original and the rewritten command.
     NotAllowed,
@@ -139,7 +139,7 @@ impl fmt::Display for Refusal {
             Self::Settings => "a settings or rules file is not understood",
             Self::Sandbox => "the host's sandbox has exceptions by command",
             Self::Rule => "a deny or ask rule may match",
-            Self::PathRule => "a rule about files may match",
+            Self::PathRule => "a rule about files or directories may match",
             Self::NotAllowed => "no rule allows both the original and the rewritten command",
         })
     }

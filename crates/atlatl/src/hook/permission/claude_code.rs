@@ -73,6 +73,14 @@ const BUILD_PROGRAMS: &str = "\
     mvnw mypy ninja npm nox phpunit pnpm pylint pyright pytest rspec rubocop ruff rustc sbt \
     tox tsc vitest yarn";
 
+/// Settings with which Claude Code compares the arguments of every command with the working directories, in
+/// each permission mode.
+const DIRECTORY_BLOCKS: [&str; 3] = [
+    "blockFileToolReadsOutsideWorkingDirectories",
+    "blockReadsOutsideWorkingDirectories",
+    "blockWritesOutsideWorkingDirectories",
+];
+
 /// The rules of all settings files.
 #[derive(Debug, Default)]
 struct Rules {
@@ -101,10 +109,17 @@ pub(super) fn may_rewrite(
             let allowed = |words: &LineWords| {
                 words.commands.iter().all(|command| is_allowed(command, &rules.allowing))
             };
-            if allowed(&words) && allowed(&rewritten) {
+            if !allowed(&words) || !allowed(&rewritten) {
+                return Err(Refusal::NotAllowed);
+            }
+            // For a file outside the working directories Claude Code asks although a rule allows the
+            // command, unless the rule allows the whole tool.
+            let is_whole_tool =
+                rules.allowing.iter().any(|rule| rule == "Bash" || rule == "Bash(*)");
+            if is_whole_tool || is_build(&words) {
                 Ok(Verdict::UpdatedInput)
             } else {
-                Err(Refusal::NotAllowed)
+                Err(Refusal::PathRule)
             }
         }
         // `plan` and `auto` judge the text of a command.
@@ -159,6 +174,13 @@ fn collect(
     if settings.get("allowManagedPermissionRulesOnly").is_some_and(|only| only != false) {
         return Err(Refusal::Settings);
     }
+    let is_set = |name: &str| {
+        let value = settings.pointer(&format!("/permissions/{name}"));
+        value.is_some_and(|value| value != &Value::Bool(false))
+    };
+    if DIRECTORY_BLOCKS.into_iter().any(is_set) {
+        return Err(Refusal::PathRule);
+    }
     let list = |name: &str| -> Result<Vec<String>, Refusal> {
         let Some(list) = settings.pointer(&format!("/permissions/{name}")) else {
             return Ok(Vec::new());
@@ -174,6 +196,11 @@ fn collect(
     Ok(())
 }
 
+/// Whether every command of a line is a build or a test.
+fn is_build(words: &LineWords) -> bool {
+    words.every_program(|name| BUILD_PROGRAMS.split_whitespace().any(|program| program == name))
+}
+
 /// Fails if a rule that denies or asks may match a part of the line.
 fn check_restricting(rule: &str, words: &LineWords) -> Result<(), Refusal> {
     let (tool, specifier) = match rule.split_once('(') {
@@ -184,9 +211,7 @@ fn check_restricting(rule: &str, words: &LineWords) -> Result<(), Refusal> {
         return Ok(());
     }
     if FILE_TOOLS.contains(&tool) {
-        let is_build = words
-            .every_program(|name| BUILD_PROGRAMS.split_whitespace().any(|program| program == name));
-        return if is_build { Ok(()) } else { Err(Refusal::PathRule) };
+        return if is_build(words) { Ok(()) } else { Err(Refusal::PathRule) };
     }
     // Unknown tools may be other names of the shell.
     if tool != "Bash" {

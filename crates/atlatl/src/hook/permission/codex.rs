@@ -38,10 +38,10 @@ const HARMLESS_OPTIONS: &[&str] = &[
 
 pub(super) fn may_rewrite(context: &Context, command: &str) -> Result<Verdict, Refusal> {
     check_host_options(context, HARMLESS_OPTIONS)?;
-    match context.permission_mode.as_deref() {
-        // `default` is any policy but `never`; configuration tells them apart.
-        Some("bypassPermissions" | "default") => {}
-        _ => return Err(Refusal::PermissionMode),
+    // The policy `never`. Under any other one the model can ask to run a command outside the sandbox, which
+    // Codex does not tell its hooks: the user would be asked about the rewritten command.
+    if context.permission_mode.as_deref() != Some("bypassPermissions") {
+        return Err(Refusal::PermissionMode);
     }
     let words = LineWords::parse(command)?;
     let user = context.configuration.clone().unwrap_or_else(|| context.home.join(".codex"));
@@ -102,10 +102,12 @@ fn check_rules(text: &str, words: &LineWords) -> Result<(), Refusal> {
         if line.contains(['\'', '\\', '+', '%']) || line.matches('"').count() % 2 == 1 {
             return Err(Refusal::Settings);
         }
-        let outside = line.split('"').step_by(2);
-        for word in outside.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_'))
-        {
-            if ["def", "for", "format", "if", "join", "lambda", "load"].contains(&word) {
+        for part in line.split('"').step_by(2) {
+            let mut names = part.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let is_code =
+                |name| ["def", "for", "format", "if", "join", "lambda", "load"].contains(&name);
+            // A method computes a text, such as `"git push".split()`.
+            if part.contains('.') || names.any(is_code) {
                 return Err(Refusal::Settings);
             }
         }

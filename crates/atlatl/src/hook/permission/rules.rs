@@ -38,10 +38,12 @@ impl LineWords {
         self.words.iter().any(|word| base_name(word).eq_ignore_ascii_case(name))
     }
 
-    /// Whether a word of the line begins with `prefix`, also as the last part of a path.
+    /// Whether a word of the line, or a part of a path in it, begins with the last part of `prefix`: what
+    /// follows the prefix in a rule can contain a slash.
     pub(super) fn mentions_prefix(&self, prefix: &str) -> bool {
         let prefix = base_name(prefix).to_ascii_lowercase();
-        self.words.iter().any(|word| base_name(word).to_ascii_lowercase().starts_with(&prefix))
+        let begins = |part: &str| part.to_ascii_lowercase().starts_with(&prefix);
+        self.words.iter().any(|word| word.split('/').any(begins))
     }
 
     /// Whether the name of every command passes.
@@ -70,6 +72,16 @@ mod tests {
         assert!(!words.mentions("gi") && words.mentions_prefix("gi") && !words.mentions("push"));
         assert_eq!(words.commands.len(), 2);
         assert!(words.every_program(|name| ["env", "python3"].contains(&name)));
+    }
+
+    #[test]
+    fn a_prefix_is_found_in_every_part_of_a_path() {
+        let words = LineWords::parse("./tools/deploy/run.sh --all").unwrap();
+        for prefix in ["./tools/deploy", "./tools/", "./to", "deploy", "/x/RUN", ""] {
+            assert!(words.mentions_prefix(prefix), "{prefix}");
+        }
+        assert!(!words.mentions_prefix("./tools/x") && !words.mentions_prefix("ploy"));
+        assert!(!words.mentions("deploy") && words.mentions("run.sh"));
     }
 
     #[test]

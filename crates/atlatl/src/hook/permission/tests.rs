@@ -132,6 +132,53 @@ fn claude_code_rules_about_files_keep_file_commands() {
 }
 
 #[test]
+fn claude_code_rules_with_a_path_are_compared_with_every_part_of_it() {
+    let text = r#"{"permissions": {"deny": ["Bash(./tools/deploy*)", "Bash(./in*nal/x)"]}}"#;
+    let host = Host::new("bypassPermissions").with_file(USER, text);
+    for line in ["./tools/deploy/run.sh", "./tools/deploy-all", "ls && ./internal/y"] {
+        assert_eq!(host.claude(line), Err(Refusal::Rule), "{line}");
+    }
+    assert_eq!(host.claude("./tools/check"), Ok(Verdict::UpdatedInput));
+}
+
+#[test]
+fn claude_code_asks_for_files_outside_the_working_directories() {
+    let decide = |mode: &str, rules: &str, command: &str| {
+        let text = format!("{{\"permissions\": {{\"allow\": [{rules}]}}}}");
+        Host::new(mode).with_file(USER, &text).claude(command)
+    };
+    let both = "\"Bash(cat:*)\", \"Bash(cargo:*)\", \"Bash(atlatl run:*)\"";
+    for mode in ["default", "acceptEdits", "dontAsk"] {
+        for line in ["cat /etc/passwd", "cat README.md", "cargo test && cat x"] {
+            assert_eq!(decide(mode, both, line), Err(Refusal::PathRule), "{mode} {line}");
+        }
+        assert_eq!(decide(mode, both, "cargo test"), Ok(Verdict::UpdatedInput), "{mode}");
+        // A rule for the whole tool also allows other directories.
+        for rule in ["\"Bash\"", "\"Bash(*)\""] {
+            let verdict = decide(mode, rule, "cat /etc/passwd");
+            assert_eq!(verdict, Ok(Verdict::UpdatedInput), "{mode} {rule}");
+        }
+    }
+}
+
+#[test]
+fn claude_code_settings_that_block_other_directories_keep_the_original() {
+    for setting in [
+        "blockReadsOutsideWorkingDirectories",
+        "blockFileToolReadsOutsideWorkingDirectories",
+        "blockWritesOutsideWorkingDirectories",
+    ] {
+        let decide = |value: &str| {
+            let text = format!("{{\"permissions\": {{\"{setting}\": {value}}}}}");
+            Host::new("bypassPermissions").with_file(USER, &text).claude("cargo test")
+        };
+        assert_eq!(decide("true"), Err(Refusal::PathRule), "{setting}");
+        assert_eq!(decide("\"later\""), Err(Refusal::PathRule), "{setting}");
+        assert_eq!(decide("false"), Ok(Verdict::UpdatedInput), "{setting}");
+    }
+}
+
+#[test]
 fn claude_code_allow_rules_must_allow_both_commands() {
     let decide = |rules: &str, command: &str| {
         let text = format!("{{\"permissions\": {{\"allow\": [{rules}]}}}}");
@@ -243,15 +290,17 @@ fn options_of_claude_code_that_may_change_rules_keep_the_original() {
 }
 
 #[test]
-fn codex_is_rewritten_under_policies_that_do_not_depend_on_the_command() {
-    for mode in ["default", "bypassPermissions"] {
-        assert_eq!(Host::new(mode).codex("cargo test"), Ok(Verdict::UpdatedInputWithAllow));
+fn codex_is_rewritten_only_where_it_never_asks() {
+    let verdict = Host::new("bypassPermissions").codex("cargo test");
+    assert_eq!(verdict, Ok(Verdict::UpdatedInputWithAllow));
+    // `default` is also `on-request`, with which a command can ask to run outside the sandbox.
+    for mode in ["default", "plan", "acceptEdits"] {
+        assert_eq!(Host::new(mode).codex("cargo test"), Err(Refusal::PermissionMode), "{mode}");
     }
-    assert_eq!(Host::new("plan").codex("cargo test"), Err(Refusal::PermissionMode));
     let file = "home/.codex/config.toml";
     for text in ["approval_policy = \"on-request\"", "approval_policy = \"never\"", "model = \"x\""]
     {
-        let host = Host::new("default").with_file(file, text);
+        let host = Host::new("bypassPermissions").with_file(file, text);
         assert_eq!(host.codex("cargo test"), Ok(Verdict::UpdatedInputWithAllow), "{text}");
     }
     for text in [
@@ -261,10 +310,10 @@ fn codex_is_rewritten_under_policies_that_do_not_depend_on_the_command() {
         "[profiles.x]\napproval_policy = \"untrusted\"",
         "[projects.\"/a\"]\ntrust_level = \"untrusted\"",
     ] {
-        let host = Host::new("default").with_file(file, text);
+        let host = Host::new("bypassPermissions").with_file(file, text);
         assert_eq!(host.codex("cargo test"), Err(Refusal::PermissionMode), "{text}");
     }
-    let host = Host::new("default").with_file(file, "= x");
+    let host = Host::new("bypassPermissions").with_file(file, "= x");
     assert_eq!(host.codex("cargo test"), Err(Refusal::Settings));
 }
 
@@ -280,30 +329,37 @@ fn codex_rules_that_may_match_keep_the_original() {
     ];
     for file in files {
         for decision in ["allow", "prompt", "forbidden"] {
-            let host = Host::new("default").with_file(file, &rule("cargo", decision));
+            let host = Host::new("bypassPermissions").with_file(file, &rule("cargo", decision));
             for line in ["cargo test", "ls | timeout 5 cargo test", "/usr/bin/cargo test"] {
                 assert_eq!(host.codex(line), Err(Refusal::Rule), "{file} {decision} {line}");
             }
             assert_eq!(host.codex("npm test"), Ok(Verdict::UpdatedInputWithAllow));
         }
     }
-    let host = Host::new("default").with_file(files[0], &rule("/usr/bin/atlatl", "allow"));
+    let host =
+        Host::new("bypassPermissions").with_file(files[0], &rule("/usr/bin/atlatl", "allow"));
     assert_eq!(host.codex("npm test"), Err(Refusal::Rule));
-    for text in ["load(\"x\", \"y\")", "prefix_rule(pattern=['npm'])", "x = \"np\" + \"m\""] {
-        let host = Host::new("default").with_file(files[0], text);
+    for text in [
+        "load(\"x\", \"y\")",
+        "prefix_rule(pattern=['npm'])",
+        "x = \"np\" + \"m\"",
+        "prefix_rule(pattern=\"npm test\".split(), decision=\"forbidden\")",
+    ] {
+        let host = Host::new("bypassPermissions").with_file(files[0], text);
         assert_eq!(host.codex("npm test"), Err(Refusal::Settings), "{text}");
     }
-    let host = Host::new("default").with_file(files[0], "# cargo\n\n");
+    let host = Host::new("bypassPermissions").with_file(files[0], "# cargo\n\n");
     assert_eq!(host.codex("cargo test"), Ok(Verdict::UpdatedInputWithAllow));
 }
 
 #[test]
 fn codex_requirements_and_options_keep_the_original() {
     for file in ["etc/codex/requirements.toml", "etc/codex/managed_config.toml"] {
-        let host = Host::new("default").with_file(file, "x = 1");
+        let host = Host::new("bypassPermissions").with_file(file, "x = 1");
         assert_eq!(host.codex("ls"), Err(Refusal::Settings), "{file}");
     }
-    let decide = |arguments: &[&str]| Host::new("default").with_arguments(arguments).codex("ls");
+    let decide =
+        |arguments: &[&str]| Host::new("bypassPermissions").with_arguments(arguments).codex("ls");
     assert!(decide(&["exec", "--json", "-m", "x", "do it"]).is_ok());
     for option in
         ["-c", "--config=approval_policy=\"untrusted\"", "-a", "-p", "--profile", "--enable"]
