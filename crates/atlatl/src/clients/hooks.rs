@@ -278,10 +278,22 @@ pub fn has_own_hook(text: &str) -> bool {
     text.lines().any(is_own_command)
 }
 
-/// Whether a command line starts a hook of Atlatl.
+/// Whether a line starts a hook of Atlatl: `atlatl hook CLIENT`, also by a path, in quotes or with a package
+/// launcher.
 fn is_own_command(line: &str) -> bool {
-    line.find("atlatl").is_some_and(|at| line[at..].contains(" hook "))
+    line.match_indices(HOOK_COMMAND).any(|(at, command)| {
+        let client = line[at + command.len()..].split([' ', '"', '\'']).next();
+        let program = line[..at].trim_end_matches(['\'', '"', '\\']);
+        let name = program.rsplit(['/', ' ', '\'', '"']).next().unwrap_or_default();
+        // A package can have a version: `npx atlatl-lro@1`, `uvx atlatl-lro==1`.
+        let name = name.split(['@', '=']).next().unwrap_or_default();
+        matches!(name, "atlatl" | "atlatl-lro")
+            && HOOK_CLIENTS.iter().any(|known| Some(known.name) == client)
+    })
 }
+
+/// What follows the program in a command that starts a hook, before the client's name.
+const HOOK_COMMAND: &str = " hook ";
 
 fn json_edits(text: &str, root: &Node, hooks: &[HookEntry]) -> Result<Vec<Edit>, ConfigParseError> {
     if !matches!(root.kind, NodeKind::Table(_)) {
@@ -511,6 +523,36 @@ mod tests {
         let commands = hook_commands(&back, Notation::Json).unwrap();
         let commands: Vec<&str> = commands.iter().map(|(_, command)| &**command).collect();
         assert_eq!(commands, ["rtk hook", "fmt"]);
+    }
+
+    #[test]
+    fn a_hook_is_atlatls_own_by_the_name_of_its_program() {
+        for line in [
+            "atlatl hook codex post-tool-use || true",
+            "/opt/atlatl-0.1.0/bin/atlatl hook claude-code pre-tool-use",
+            "'/a b/it'\\''s/atlatl' hook gemini after-tool",
+            "npx -y atlatl-lro hook copilot post-tool-use",
+            "uvx atlatl-lro==0.1.0 hook claude-code post-tool-use",
+            "const COMMAND = \"exec atlatl hook opencode tool.execute.after\"",
+        ] {
+            assert!(is_own_command(line), "{line}");
+        }
+        for line in [
+            "/home/atlatl/bin/rtk hook claude-code",
+            "/opt/atlatl/rtk hook codex post-tool-use",
+            "rtk hook claude --with atlatl",
+            "atlatl-like hook codex x",
+            "echo atlatl; rtk hook codex x",
+            "atlatl hook other x",
+            "atlatl hooks codex x",
+            "",
+        ] {
+            assert!(!is_own_command(line), "{line}");
+        }
+        let hooks = client("claude-code").hooks("atlatl", false);
+        let text = r#"{"hooks": {"PreToolUse": [{"hooks": [{"command": "/home/atlatl/bin/rtk hook claude-code"}]}]}}"#;
+        let outcome = install_hooks(text, Notation::Json, &hooks).unwrap();
+        assert_eq!(outcome.inserted.len(), 2, "{}", outcome.text);
     }
 
     #[test]
