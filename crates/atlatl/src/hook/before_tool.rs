@@ -62,7 +62,9 @@ impl CommandEvent {
     /// Reads the input. `None` if it is not a call of a shell.
     pub(crate) fn read(host: Host, input: &[u8]) -> Option<Self> {
         let event: Self = serde_json::from_slice(input).ok()?;
-        let background = event.tool_input.get("run_in_background").is_some_and(|flag| flag == true);
+        // A host may take other values than `true` for it.
+        let background =
+            event.tool_input.get("run_in_background").is_some_and(|flag| flag != false);
         (host.common_name(&event.tool_name) == "Bash" && !background).then_some(event)
     }
 
@@ -168,9 +170,14 @@ mod tests {
         ] {
             assert_eq!(answer(Host::ClaudeCode, files, &input), None, "{input}");
         }
-        let mut background = call("cargo test");
-        background["tool_input"]["run_in_background"] = true.into();
-        assert_eq!(answer(Host::ClaudeCode, &[SNAPSHOT, ALLOW], &background), None);
+        for flag in [json!(true), json!("true"), json!(1), Value::Null] {
+            let mut background = call("cargo test");
+            background["tool_input"]["run_in_background"] = flag;
+            assert_eq!(answer(Host::ClaudeCode, &[SNAPSHOT, ALLOW], &background), None);
+        }
+        let mut foreground = call("cargo test");
+        foreground["tool_input"]["run_in_background"] = false.into();
+        assert!(answer(Host::ClaudeCode, &[SNAPSHOT, ALLOW], &foreground).is_some());
         assert!(CommandEvent::read(Host::ClaudeCode, b"{").is_none());
     }
 }
