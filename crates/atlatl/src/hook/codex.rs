@@ -2,6 +2,7 @@
 //!
 //! Codex truncates the output of commands before its hook, so only results of MCP servers arrive whole.
 
+use lro_core::tool_result::ToolResult;
 use serde_json::json;
 
 use super::{SnakeCaseInput, ToolEvent, ToolText, tool_result};
@@ -9,15 +10,27 @@ use super::{SnakeCaseInput, ToolEvent, ToolText, tool_result};
 /// The characters that Codex shows of an output.
 const SHOWN_LIMIT: u64 = 12_000;
 
+/// The beginning of an output that Codex truncated.
+const TRUNCATED: &str = "Warning: truncated output (";
+
 /// Reads the input of the hook.
 pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
     let input = SnakeCaseInput::read(input)?;
     let json = input.tool_response?.get();
     let output = if json.starts_with('"') {
         let text: String = serde_json::from_str(json).ok()?;
+        if text.starts_with(TRUNCATED) {
+            // A descriptor would say that the output is stored whole.
+            return None;
+        }
         ToolText::Text { text: text.into(), further: None }
     } else {
-        ToolText::Result(tool_result(json)?)
+        let result = tool_result(json)?;
+        if ToolResult::read(&result)?.other_blocks > 0 {
+            // Feedback takes the place of all blocks, and an image is not stored.
+            return None;
+        }
+        ToolText::Result(result)
     };
     let answer = |text: &str| json!({"continue": false, "stopReason": text}).to_string();
     Some(input.event(output, SHOWN_LIMIT, Box::new(answer)))
@@ -41,6 +54,23 @@ mod tests {
         assert!(matches!(&event.output, ToolText::Result(_)));
         assert_eq!(event.subject.as_deref(), Some("/w/a"));
         assert_eq!((event.answer)("D\"1"), r#"{"continue":false,"stopReason":"D\"1"}"#);
+    }
+
+    #[test]
+    fn a_truncated_output_and_blocks_that_are_not_stored_stay() {
+        let is_read = |response: &serde_json::Value| {
+            let input = json!({"tool_name": "mcp__t__big", "tool_response": response}).to_string();
+            read(input.as_bytes()).is_some()
+        };
+        let text = json!({"type": "text", "text": "rows"});
+        let image = json!({"type": "image", "data": "x", "mimeType": "image/png"});
+        let blob = json!({"type": "resource", "resource": {"uri": "a:b", "blob": "AAA="}});
+        assert!(is_read(&json!({"content": [text]})));
+        assert!(!is_read(&json!({"content": [text, image]})));
+        assert!(!is_read(&json!({"content": [text, blob]})));
+        let truncated = "Warning: truncated output (original token count: 87224)\nTotal output";
+        assert!(!is_read(&json!(truncated)));
+        assert!(is_read(&json!(format!("1\n{truncated}"))));
     }
 
     #[test]
