@@ -111,7 +111,7 @@ impl Host {
             Self::Gemini => gemini::read(input),
             Self::Opencode => opencode::read(input),
         }?;
-        (!tool::is_own(&event.tool)).then_some(event)
+        (!tool::is_own(self, &event.tool, event.mcp_tool.as_deref())).then_some(event)
     }
 }
 
@@ -119,6 +119,8 @@ impl Host {
 pub(crate) struct ToolEvent<'a> {
     /// The host's name of the tool.
     pub(crate) tool: Cow<'a, str>,
+    /// The server's name of an MCP tool, if the host reports it.
+    pub(crate) mcp_tool: Option<Cow<'a, str>>,
     /// The session of the agent.
     pub(crate) session: Option<Cow<'a, str>>,
     /// The arguments of the call, a JSON object.
@@ -174,6 +176,16 @@ struct SnakeCaseInput<'a> {
     tool_input: Option<&'a RawValue>,
     #[serde(borrow, default)]
     tool_response: Option<&'a RawValue>,
+    /// Of Gemini CLI, for MCP tools.
+    #[serde(borrow, default)]
+    mcp_context: Option<&'a RawValue>,
+}
+
+/// An MCP tool as its server names it.
+#[derive(Deserialize)]
+struct McpContext<'a> {
+    #[serde(borrow)]
+    tool_name: Cow<'a, str>,
 }
 
 impl<'a> SnakeCaseInput<'a> {
@@ -189,10 +201,13 @@ impl<'a> SnakeCaseInput<'a> {
     /// The call with its output, of which the host would show at most `shown_limit` bytes.
     fn event(self, output: ToolText<'a>, shown_limit: u64, answer: Answer<'a>) -> ToolEvent<'a> {
         let arguments = self.arguments();
+        let context: Option<McpContext<'a>> =
+            self.mcp_context.and_then(|json| serde_json::from_str(json.get()).ok());
         ToolEvent {
             subject: subject(arguments, &SUBJECTS),
             arguments,
             tool: self.tool_name,
+            mcp_tool: context.map(|context| context.tool_name),
             session: self.session_id,
             shown_bytes: Some(output.len().min(shown_limit)),
             output,

@@ -48,6 +48,7 @@ fn event<'a>(output: ToolText<'a>, answer: impl FnOnce(&str) -> Value + 'a) -> T
         output,
         spill: None,
         shown_bytes: None,
+        mcp_tool: None,
         answer: Box::new(|text| replacement(&answer(text))),
     }
 }

@@ -58,6 +58,7 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
         session: session_id,
         arguments: arguments.filter(|json| json.starts_with('{')),
         subject,
+        mcp_tool: None,
         spill: SpillPath::in_text(&text, SAVED),
         shown_bytes: Some(text.len() as u64),
         output: ToolText::Text { text, further: None },

@@ -65,6 +65,7 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
         session,
         arguments,
         subject: subject(arguments, &SUBJECTS),
+        mcp_tool: None,
         spill: path.map(|path| SpillPath { path: path.into_owned().into(), len: None }),
         shown_bytes: Some(text.len()),
         output: text,
