@@ -9,7 +9,12 @@ use serde_json::value::RawValue;
 
 use super::claude_code::with_blocks;
 use super::spill_file::SpillPath;
-use super::{Answer, SUBJECTS, ToolEvent, ToolText, subject, tool_result};
+use super::{Answer, SUBJECTS, ToolEvent, ToolText, subject, tool_result, with_status};
+
+/// The marks around what opencode adds to the output of a command that it stopped: after a timeout, or by
+/// the user.
+const NOTICES: [(&str, &str); 2] =
+    [("<shell_metadata>", "</shell_metadata>"), ("<bash_metadata>", "</bash_metadata>")];
 
 /// The input that the plugin writes.
 #[derive(Deserialize)]
@@ -53,10 +58,12 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
             let answer = move |text: &str| json!({"content": with_blocks(json, text)}).to_string();
             (ToolText::Result(tool_result(json)?), Box::new(answer))
         }
-        (_, Some(text)) => (
-            ToolText::Text { text, further: None },
-            Box::new(|text| json!({"output": text}).to_string()),
-        ),
+        (_, Some(text)) => {
+            let notice = if tool == "bash" { notice(&text) } else { "" }.to_owned();
+            let answer =
+                move |text: &str| json!({"output": with_status(text, &notice)}).to_string();
+            (ToolText::Text { text, further: None }, Box::new(answer))
+        }
         _ => return None,
     };
     let path = output.metadata.and_then(|metadata| metadata.output_path);
@@ -73,9 +80,35 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
     })
 }
 
+/// What opencode says about a command at the end of its output.
+fn notice(text: &str) -> &str {
+    let text = text.trim_ascii_end();
+    let found = NOTICES.iter().find_map(|(begin, end)| {
+        let at = text.rfind(begin).filter(|_| text.ends_with(end))?;
+        Some(&text[at..])
+    });
+    found.unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_notice_about_a_stopped_command_stays() {
+        let answer = |tool: &str, output: &str| {
+            let input = json!({"tool": tool, "output": {"output": output}}).to_string();
+            let answer = (read(input.as_bytes()).unwrap().answer)("D");
+            let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            answer["output"].as_str().unwrap().to_owned()
+        };
+        let notice = "<shell_metadata>\nUser aborted the command\n</shell_metadata>";
+        assert_eq!(answer("bash", &format!("1\n2\n\n{notice}")), format!("D\n{notice}"));
+        assert_eq!(answer("bash", &format!("{notice}\n2")), "D");
+        assert_eq!(answer("read", &format!("1\n\n{notice}")), "D");
+        let older = "<bash_metadata>\ntimeout\n</bash_metadata>";
+        assert_eq!(answer("bash", &format!("{notice}\n\n{older}\n")), format!("D\n{older}"));
+    }
 
     #[test]
     fn a_built_in_tool_gets_text_and_names_its_file() {
