@@ -265,6 +265,67 @@ mod tests {
         }
     }
 
+    const CLAUDE_CODE: &str = include_str!("../../testkit/fixtures/agents/claude-code.json");
+    const CODEX: &str = include_str!("../../testkit/fixtures/agents/codex.json");
+    const COPILOT: &str = include_str!("../../testkit/fixtures/agents/copilot.json");
+    const GEMINI: &str = include_str!("../../testkit/fixtures/agents/gemini.json");
+    const OPENCODE: &str = include_str!("../../testkit/fixtures/agents/opencode.json");
+
+    /// The recorded input of the hook after the tool call of a case. Long strings in it are shortened.
+    fn recorded(host: Host, recording: &str, case: &str) -> String {
+        let recording = recording.replace("[DIR]", "/dir");
+        let recording: serde_json::Value = serde_json::from_str(&recording).unwrap();
+        let hooks = recording["cases"][case]["hooks"].as_array().unwrap();
+        let is_after = |event: &str| host.is_after_tool(event);
+        let hook = hooks.iter().find(|hook| hook["event"].as_str().is_some_and(is_after)).unwrap();
+        let mut input = hook["input"].clone();
+        if host == Host::Opencode {
+            // As the plugin passes it.
+            let output = input["output"].take();
+            input = input["input"].take();
+            input["output"] = output;
+        }
+        input.to_string()
+    }
+
+    #[test]
+    fn recorded_inputs_are_read() {
+        // Whether the output is read, and whether it comes from a file of the host.
+        let (text, file, nothing) = (Some(false), Some(true), None);
+        for (host, recording, case, expected) in [
+            (Host::ClaudeCode, CLAUDE_CODE, "small", text),
+            (Host::ClaudeCode, CLAUDE_CODE, "large-success", file),
+            (Host::ClaudeCode, CLAUDE_CODE, "mcp", text),
+            (Host::ClaudeCode, CLAUDE_CODE, "binary", file),
+            (Host::ClaudeCode, CLAUDE_CODE, "50-mb", file),
+            (Host::Codex, CODEX, "small", text),
+            (Host::Codex, CODEX, "large-success", nothing),
+            (Host::Codex, CODEX, "large-failure", nothing),
+            (Host::Codex, CODEX, "mcp", text),
+            (Host::Codex, CODEX, "binary", nothing),
+            (Host::Codex, CODEX, "50-mb", nothing),
+            (Host::Copilot, COPILOT, "small", text),
+            (Host::Copilot, COPILOT, "large-success", file),
+            (Host::Copilot, COPILOT, "large-failure", file),
+            (Host::Copilot, COPILOT, "mcp", file),
+            (Host::Gemini, GEMINI, "small", text),
+            (Host::Gemini, GEMINI, "large-failure", text),
+            (Host::Gemini, GEMINI, "mcp", text),
+            (Host::Opencode, OPENCODE, "small", text),
+            (Host::Opencode, OPENCODE, "large-success", file),
+            (Host::Opencode, OPENCODE, "large-failure", file),
+            (Host::Opencode, OPENCODE, "mcp", text),
+        ] {
+            let input = recorded(host, recording, case);
+            let event = host.read_after_tool(input.as_bytes());
+            let found = event.as_ref().map(|event| event.spill.is_some());
+            assert_eq!(found, expected, "{host:?} {case}");
+            let mcp_tool = event.as_ref().and_then(|event| event.mcp_tool.as_deref());
+            let is_named = host == Host::Gemini && case == "mcp";
+            assert_eq!(mcp_tool, is_named.then_some("big"), "{host:?} {case}");
+        }
+    }
+
     #[test]
     fn blocks_are_read_as_a_tool_result_and_other_json_is_not() {
         assert!(tool_result(r#"[{"type":"text","text":"a"}]"#).is_some());

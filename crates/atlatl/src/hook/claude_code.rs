@@ -1,11 +1,12 @@
 //! The `PostToolUse` hook of Claude Code, which accepts a replacement in the tool's own output shape.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::spill_file::SpillPath;
+use super::spill_file::{SpillContent, SpillPath};
 use super::{SUBJECTS, SnakeCaseInput, ToolEvent, ToolText, subject, tool_result};
 
 /// The longest standard error, in bytes, that stays in the output beside a descriptor. A longer one is
@@ -17,6 +18,14 @@ const BASH_LIMIT: u64 = 30_000;
 const MCP_PREVIEW: u64 = 2000;
 /// The characters of an MCP result from which Claude Code shows only a preview: 25,000 tokens.
 const MCP_LIMIT: u64 = 100_000;
+/// What the text about a saved MCP result begins with, before its size.
+const TOO_LARGE: &str = "Error: result (";
+/// What follows the size in the text about a saved MCP result, before the path of the file.
+const SAVED: &str = ") exceeds maximum allowed tokens. Output has been saved to ";
+/// The beginning of the line after the path, if the file has content blocks.
+const BLOCKS: &str = "Format: JSON array";
+/// A part of the text about a saved MCP result of which the file has only the first part.
+const TRUNCATED: &str = "\nNote: the output exceeded the persist byte limit";
 
 /// Reads the input of the hook.
 pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
@@ -28,7 +37,7 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
         "Read" => file(object(response)?)?,
         "Grep" | "Glob" => matches(object(response)?)?,
         "WebFetch" => text_member(object(response)?, "result")?,
-        name if name.starts_with("mcp__") => mcp(response)?,
+        name if name.starts_with("mcp__") => mcp(response, name, input.session_id.as_deref())?,
         _ => return None,
     };
     event.subject = subject(arguments, &SUBJECTS);
@@ -78,15 +87,26 @@ fn bash(mut response: Map<String, Value>) -> Option<ToolEvent<'static>> {
     if response.get("isImage").is_some_and(|image| image == true) {
         return None;
     }
+    // The command still runs: its output is not complete.
+    if response.get("backgroundTaskId").is_some_and(|task| !task.is_null()) {
+        return None;
+    }
     let stdout = text(response.get_mut("stdout")?)?;
-    let path = response.shift_remove("persistedOutputPath");
-    let size = response.shift_remove("persistedOutputSize");
-    let spill = path.and_then(|mut path| {
-        let size = size.as_ref().and_then(Value::as_u64);
-        Some(SpillPath { path: text(&mut path)?.into(), len: size })
-    });
+    let size = response.shift_remove("persistedOutputSize").as_ref().and_then(Value::as_u64);
+    let spill = match response.shift_remove("persistedOutputPath") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(path)) if path.is_empty() => None,
+        // Without a size, nothing shows that the file is whole: Claude Code saves at most 64 MiB.
+        Some(Value::String(path)) => {
+            Some(SpillPath { path: path.into(), len: Some(size?), content: SpillContent::Output })
+        }
+        Some(_) => return None,
+    };
     let stderr = match response.get_mut("stderr") {
-        Some(Value::String(stderr)) if stderr.len() > MAX_STDERR_LEN => std::mem::take(stderr),
+        // Of a saved output, only the file is stored.
+        Some(Value::String(stderr)) if spill.is_none() && stderr.len() > MAX_STDERR_LEN => {
+            std::mem::take(stderr)
+        }
         _ => String::new(),
     };
     let shown = stdout.len() as u64;
@@ -144,11 +164,11 @@ fn text_member(mut response: Map<String, Value>, name: &'static str) -> Option<T
 }
 
 /// A string, an array of content blocks, or an object.
-fn mcp(response: &RawValue) -> Option<ToolEvent<'_>> {
+fn mcp<'a>(response: &'a RawValue, tool: &str, session: Option<&str>) -> Option<ToolEvent<'a>> {
     let json = response.get();
     let mut event = if json.starts_with('"') {
         let text: String = serde_json::from_str(json).ok()?;
-        let spill = SpillPath::in_text(&text, "saved to ");
+        let spill = saved_result(&text, tool, session);
         let output = ToolText::Text { text: text.into(), further: None };
         let mut event = event(output, |descriptor| descriptor.into());
         event.spill = spill;
@@ -166,15 +186,56 @@ fn mcp(response: &RawValue) -> Option<ToolEvent<'_>> {
     Some(event)
 }
 
-/// The blocks of a result that are not text, after a block with `descriptor`. An object keeps its shape,
+/// The file in which Claude Code saved a result, from the text that it shows instead. A server could return
+/// such a text with the path of another output, so the file must be one of this session and this tool.
+fn saved_result(text: &str, tool: &str, session: Option<&str>) -> Option<SpillPath> {
+    let (line, rest) = text.strip_prefix(TOO_LARGE)?.split_once('\n')?;
+    let (size, path) = line.split_once(SAVED)?;
+    let path = Path::new(path.strip_suffix('.')?);
+    let session_dir = path.parent()?.parent()?;
+    let is_own =
+        session_dir.file_name()? == session? && is_result_of(path.file_name()?.to_str()?, tool);
+    if !path.is_absolute() || !is_own || rest.contains(TRUNCATED) {
+        return None;
+    }
+    let content =
+        if rest.starts_with(BLOCKS) { SpillContent::Blocks } else { SpillContent::Output };
+    Some(SpillPath { path: path.to_owned(), len: Some(characters(size)?), content })
+}
+
+/// The number of characters in `4,800,123 characters across 9 lines`, with the separators of any language.
+fn characters(size: &str) -> Option<u64> {
+    let (number, _) = size.split_once(" characters")?;
+    let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+    let is_number = number.chars().all(|c| c.is_ascii_digit() || ",.'’ \u{a0}\u{202f}".contains(c));
+    digits.parse().ok().filter(|_| is_number)
+}
+
+/// Whether a file `mcp-SERVER-TOOL-TIME.txt` has a result of the tool `mcp__SERVER__TOOL`.
+fn is_result_of(file: &str, tool: &str) -> bool {
+    let name = file.strip_suffix(".txt").and_then(|name| name.strip_prefix("mcp-"));
+    let (Some((name, time)), Some(tool)) =
+        (name.and_then(|name| name.rsplit_once('-')), tool.strip_prefix("mcp__"))
+    else {
+        return false;
+    };
+    // Either name can contain two underscores.
+    let is_split_at = |at: usize| {
+        let after = tool[at..].strip_prefix("__");
+        after.is_some()
+            && name.strip_prefix(&tool[..at]).and_then(|rest| rest.strip_prefix('-')) == after
+    };
+    !time.is_empty()
+        && time.bytes().all(|byte| byte.is_ascii_digit())
+        && tool.char_indices().any(|(at, _)| is_split_at(at))
+}
+
+/// The blocks of a result that are not stored, after a block with `descriptor`. An object keeps its shape,
 /// without the structured content, which would repeat the output.
 pub(super) fn with_blocks(json: &str, descriptor: &str) -> Value {
     let text = json!({"type": "text", "text": descriptor});
     let keep = |blocks: Vec<Value>| {
-        let others = blocks.into_iter().filter(|block| {
-            let kind = block.get("type").and_then(Value::as_str);
-            !matches!(kind, Some("text" | "resource"))
-        });
+        let others = blocks.into_iter().filter(|block| !is_stored(block));
         Value::Array([text.clone()].into_iter().chain(others).collect())
     };
     match serde_json::from_str(json) {
@@ -189,6 +250,15 @@ pub(super) fn with_blocks(json: &str, descriptor: &str) -> Value {
             Value::Object(result)
         }
         _ => json!([text]),
+    }
+}
+
+/// Whether the contents of a block are stored: text, also that of an embedded resource.
+fn is_stored(block: &Value) -> bool {
+    match block.get("type").and_then(Value::as_str) {
+        Some("text") => true,
+        Some("resource") => block.pointer("/resource/text").is_some_and(Value::is_string),
+        _ => false,
     }
 }
 
@@ -235,7 +305,39 @@ mod tests {
         assert_eq!(event.subject.as_deref(), Some("seq 9"));
         assert_eq!(
             event.spill,
-            Some(SpillPath { path: "/p/tool-results/x.txt".into(), len: Some(348_894) })
+            Some(SpillPath {
+                path: "/p/tool-results/x.txt".into(),
+                len: Some(348_894),
+                content: SpillContent::Output,
+            })
+        );
+    }
+
+    #[test]
+    fn a_command_that_still_runs_and_a_file_without_a_size_stay() {
+        let with = |member: &str, value: Value| {
+            let mut response = json!({"stdout": "1", "stderr": "", "interrupted": false});
+            response[member] = value;
+            read(call("Bash", &response).to_string().as_bytes()).is_some()
+        };
+        assert!(!with("backgroundTaskId", json!("b1")));
+        assert!(with("backgroundTaskId", Value::Null));
+        assert!(!with("persistedOutputPath", json!("/p/tool-results/x.txt")));
+        assert!(!with("persistedOutputPath", json!(7)));
+        assert!(with("persistedOutputPath", Value::Null) && with("persistedOutputPath", json!("")));
+    }
+
+    #[test]
+    fn a_long_standard_error_stays_beside_a_saved_output() {
+        let long = "e".repeat(MAX_STDERR_LEN + 1);
+        let bash = call(
+            "Bash",
+            &json!({"stdout": "o", "stderr": long, "interrupted": false,
+                "persistedOutputPath": "/p/tool-results/x.txt", "persistedOutputSize": 9}),
+        );
+        assert_eq!(
+            answer(&bash),
+            json!({"stdout": "DESCRIPTOR", "stderr": long, "interrupted": false})
         );
     }
 
@@ -301,11 +403,63 @@ mod tests {
     }
 
     #[test]
+    fn a_resource_without_text_stays() {
+        let text = json!({"type": "text", "text": "DESCRIPTOR"});
+        let file = json!({"type": "resource", "resource": {"uri": "a:b", "text": "rows"}});
+        let blob = json!({"type": "resource", "resource": {"uri": "a:c", "blob": "AAA="}});
+        let blocks = json!([file, blob, {"type": "resource_link", "uri": "a:d", "name": "d"}]);
+        assert_eq!(answer(&call("mcp__a__b", &blocks)), json!([text, blob, blocks[2]]));
+    }
+
+    /// The text about a saved result of the tool `mcp__a__b` in the session `s`.
+    const SAVED_RESULT: &str = "Error: result (4,800,123 characters across 9 lines) exceeds maximum \
+        allowed tokens. Output has been saved to \
+        /h o/.claude/projects/p/s/tool-results/mcp-a-b-1794917476824.txt.\nFormat: Plain text\nUse";
+
+    fn spill(tool: &str, text: &str) -> Option<SpillPath> {
+        let input = call(tool, &json!(text)).to_string();
+        read(input.as_bytes()).unwrap().spill
+    }
+
+    #[test]
     fn a_result_that_claude_code_saved_names_its_file() {
-        let error = "Error: result (4,800,123 characters) exceeds maximum allowed tokens. Output \
-                     has been saved to /h/.claude/projects/p/s/tool-results/m.txt.\nFormat: text";
-        let input = call("mcp__a__b", &json!(error)).to_string();
-        let path = read(input.as_bytes()).unwrap().spill.unwrap().path;
-        assert_eq!(path.to_str(), Some("/h/.claude/projects/p/s/tool-results/m.txt"));
+        let expected = SpillPath {
+            path: "/h o/.claude/projects/p/s/tool-results/mcp-a-b-1794917476824.txt".into(),
+            len: Some(4_800_123),
+            content: SpillContent::Output,
+        };
+        assert_eq!(spill("mcp__a__b", SAVED_RESULT), Some(expected.clone()));
+        let blocks = SAVED_RESULT.replace("Plain text", "JSON array with schema: [x]");
+        let expected = SpillPath { content: SpillContent::Blocks, ..expected };
+        assert_eq!(spill("mcp__a__b", &blocks), Some(expected));
+        for size in ["7 characters", "7 characters across 1 line", "7.000 characters"] {
+            let text = SAVED_RESULT.replace("4,800,123 characters across 9 lines", size);
+            assert!(spill("mcp__a__b", &text).is_some(), "{size}");
+        }
+        let text = SAVED_RESULT.replace("mcp-a-b-", "mcp-plugin_x_y-b__c-");
+        assert!(spill("mcp__plugin_x_y__b__c", &text).is_some());
+    }
+
+    #[test]
+    fn a_text_that_is_not_claude_codes_own_names_no_file() {
+        let other = |from: &str, to: &str| {
+            let text = SAVED_RESULT.replace(from, to);
+            assert_ne!(text, SAVED_RESULT, "{from}");
+            assert_eq!(spill("mcp__a__b", &text), None, "{to}");
+        };
+        other("Error: result", "See this. Error: result");
+        other("Output has been saved to", "Saved to");
+        other("4,800,123 characters", "some characters");
+        other("4,800,123 characters", "characters");
+        // Files of another session, of another tool, and not of an MCP tool.
+        other("/p/s/tool-results/", "/p/t/tool-results/");
+        other("mcp-a-b-", "mcp-a-c-");
+        other("mcp-a-b-1794917476824", "b7cvhxhgu");
+        other("1794917476824", "x");
+        other("/h o/", "h o/");
+        other("\nUse", "\nNote: the output exceeded the persist byte limit; the saved file");
+        let mut input = call("mcp__a__b", &json!(SAVED_RESULT));
+        input["session_id"] = Value::Null;
+        assert_eq!(read(input.to_string().as_bytes()).unwrap().spill, None);
     }
 }

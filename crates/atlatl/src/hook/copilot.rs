@@ -9,9 +9,11 @@ use serde_json::value::RawValue;
 use super::spill_file::SpillPath;
 use super::{SUBJECTS, ToolEvent, ToolText, subject, with_status};
 
+/// What the text about a large output begins with, before its size.
+const TOO_LARGE: &str = "Output too large to read at once (";
 /// The text before the path of the file that Copilot CLI saves a large output to. The file is removed at
 /// the end of the session.
-const SAVED: &str = "Saved to: ";
+const SAVED: &str = "). Saved to: ";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,7 +61,7 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
         arguments: arguments.filter(|json| json.starts_with('{')),
         subject,
         mcp_tool: None,
-        spill: SpillPath::in_text(&text, SAVED),
+        spill: saved_output(&text),
         shown_bytes: Some(text.len() as u64),
         output: ToolText::Text { text, further: None },
         answer: Box::new(move |text| {
@@ -70,9 +72,32 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
     })
 }
 
+/// The file of a large output, which the first line of the text names. A path further down is a part of the
+/// output, which may name any file.
+fn saved_output(text: &str) -> Option<SpillPath> {
+    let line = text.lines().next()?;
+    SpillPath::in_line(line.strip_prefix(TOO_LARGE)?, SAVED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_in_an_output_is_not_its_file() {
+        let path = "/tmp/1776-copilot-tool-output-2jk.txt";
+        let own = format!("Output too large to read at once (9 KB). Saved to: {path}\nx");
+        assert!(saved_output(&own).is_some());
+        for text in [
+            format!("Saved to: {path}"),
+            format!("ok\n{own}"),
+            format!(" {own}"),
+            format!("Output too large to read at once (9 KB).\nx). Saved to: {path}"),
+            String::new(),
+        ] {
+            assert_eq!(saved_output(&text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_modified_result_keeps_its_type_and_names_the_saved_file() {

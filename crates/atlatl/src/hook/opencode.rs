@@ -8,7 +8,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::claude_code::with_blocks;
-use super::spill_file::SpillPath;
+use super::spill_file::{SpillContent, SpillPath};
 use super::{Answer, SUBJECTS, ToolEvent, ToolText, subject, tool_result, with_status};
 
 /// The marks around what opencode adds to the output of a command that it stopped: after a timeout, or by
@@ -73,7 +73,11 @@ pub(super) fn read(input: &[u8]) -> Option<ToolEvent<'_>> {
         arguments,
         subject: subject(arguments, &SUBJECTS),
         mcp_tool: None,
-        spill: path.map(|path| SpillPath { path: path.into_owned().into(), len: None }),
+        spill: path.map(|path| SpillPath {
+            path: path.into_owned().into(),
+            len: None,
+            content: SpillContent::Output,
+        }),
         shown_bytes: Some(text.len()),
         output: text,
         answer,

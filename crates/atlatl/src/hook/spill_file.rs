@@ -25,16 +25,26 @@ pub(crate) struct SpillPath {
     pub(crate) path: PathBuf,
     /// The size that the host reports, in bytes or characters.
     pub(crate) len: Option<u64>,
+    /// What the file contains.
+    pub(crate) content: SpillContent,
+}
+
+/// The contents of a file with a whole output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpillContent {
+    /// The output as it is.
+    Output,
+    /// The content blocks of an MCP result, as JSON.
+    Blocks,
 }
 
 impl SpillPath {
-    /// The path after `label` in a text, up to the end of the line or the next space.
-    pub(super) fn in_text(text: &str, label: &str) -> Option<Self> {
-        let rest = &text[text.find(label)? + label.len()..];
-        let line = rest.lines().next()?;
-        let word = line.split(char::is_whitespace).next()?.trim_end_matches(['.', ',', ')', '"']);
+    /// The path after `label` in a line, up to the next space.
+    pub(super) fn in_line(line: &str, label: &str) -> Option<Self> {
+        let rest = &line[line.find(label)? + label.len()..];
+        let word = rest.split(char::is_whitespace).next()?.trim_end_matches(['.', ',', ')', '"']);
         let is_path = word.starts_with('/') && word.len() <= MAX_PATH_LEN;
-        is_path.then(|| Self { path: word.into(), len: None })
+        is_path.then(|| Self { path: word.into(), len: None, content: SpillContent::Output })
     }
 }
 
@@ -165,7 +175,7 @@ mod tests {
     use super::*;
 
     fn spill(path: impl Into<PathBuf>) -> SpillPath {
-        SpillPath { path: path.into(), len: None }
+        SpillPath { path: path.into(), len: None, content: SpillContent::Output }
     }
 
     fn uid() -> u32 {
@@ -174,7 +184,7 @@ mod tests {
 
     #[test]
     fn paths_end_with_the_word_and_are_absolute() {
-        let path = |text: &str| SpillPath::in_text(text, "Saved to: ").map(|spill| spill.path);
+        let path = |text: &str| SpillPath::in_line(text, "Saved to: ").map(|spill| spill.path);
         assert_eq!(path("x Saved to: /tmp/a.txt\nmore"), Some("/tmp/a.txt".into()));
         assert_eq!(path("Saved to: /tmp/a.txt."), Some("/tmp/a.txt".into()));
         for text in ["", "Saved to: ", "Saved to: a.txt", "Saved to: \n/x", "saved to: /x"] {
@@ -244,7 +254,7 @@ mod tests {
         let check = |content: &str, len| {
             fs::write(&path, content).unwrap();
             let mut file = File::open(&path).unwrap();
-            is_complete(&mut file, &SpillPath { path: path.clone(), len }, Some(&text))
+            is_complete(&mut file, &SpillPath { len, ..spill(&path) }, Some(&text))
         };
         assert!(check(&format!("{whole}\n"), None));
         assert!(check(&whole, Some(whole.len() as u64)));

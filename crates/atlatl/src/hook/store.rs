@@ -1,5 +1,7 @@
 //! Decides about the output of a tool, stores it, and describes it to the model.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
@@ -13,10 +15,11 @@ use lro_core::tokens::{Estimate, Method, Tokens};
 use lro_core::tool_result::ToolResult;
 use lro_core::{Extraction, O200k, Operation};
 use lro_spool::{Address, Spool as _};
+use serde_json::value::RawValue;
 
 use super::guidance::Guidance;
 use super::reread::{ReadIndex, ReadKey};
-use super::spill_file::{self, SpillDir, SpillPath};
+use super::spill_file::{self, SpillContent, SpillDir, SpillPath};
 use super::{Host, ToolEvent, ToolText, policy, tool_result};
 use crate::ledger_sink::LedgerSink;
 use crate::settings::Settings;
@@ -54,7 +57,12 @@ enum Source<'a> {
     /// In memory.
     Text(ToolText<'a>),
     /// In a file of the host.
-    File(File, u64),
+    File {
+        file: File,
+        /// The size in bytes.
+        len: u64,
+        content: SpillContent,
+    },
 }
 
 impl HookStore<'_> {
@@ -147,7 +155,7 @@ impl HookStore<'_> {
         let mut file = spill_file::open(spill, self.spill_dirs, uid)?;
         self.wait_for(&mut file, spill, shown)?;
         let len = file.metadata().ok()?.len();
-        Some(Source::File(file, len))
+        Some(Source::File { file, len, content: spill.content })
     }
 
     /// Waits until the host has written its file. `None` if it does not get complete.
@@ -210,7 +218,7 @@ impl Source<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Text(text) => text.len(),
-            Self::File(_, len) => *len,
+            Self::File { len, .. } => *len,
         }
     }
 }
@@ -230,14 +238,13 @@ fn deliver(
             let further: Vec<&str> = further.as_deref().into_iter().collect();
             Some(stream.finish_text(&further, seed).delivered)
         }
-        Source::File(file, len) => {
+        Source::File { file, len, content } => {
             let mut first = Vec::new();
             let mut file = file.take(len);
             file.by_ref().take(CHUNK_LEN as u64).read_to_end(&mut first).ok()?;
-            // Claude Code saves the blocks of a result as JSON.
-            if first.starts_with(b"[") && len <= MEMORY_CAP as u64 {
+            if content == SpillContent::Blocks && len <= MEMORY_CAP as u64 {
                 file.read_to_end(&mut first).ok()?;
-                if let Some(json) = str::from_utf8(&first).ok().and_then(tool_result) {
+                if let Some(json) = str::from_utf8(&first).ok().and_then(text_blocks) {
                     return deliver_result(offloader, call, &json, seed);
                 }
             }
@@ -253,6 +260,23 @@ fn deliver(
             (read == len).then(|| stream.finish_text(&[], seed).delivered)
         }
     }
+}
+
+/// The tool result of an array of blocks that all are text and nothing else. Others are stored as JSON,
+/// because a part of them would be lost.
+fn text_blocks(json: &str) -> Option<Cow<'_, str>> {
+    let blocks: Vec<BlockMembers<'_>> = serde_json::from_str(json).ok()?;
+    if blocks.iter().all(is_text_block) { tool_result(json) } else { None }
+}
+
+/// The members of a content block.
+type BlockMembers<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+
+fn is_text_block(block: &BlockMembers<'_>) -> bool {
+    let has = |name: &str, begin: &str| {
+        block.get(name).is_some_and(|value| value.get().starts_with(begin))
+    };
+    block.len() == 2 && has("type", "\"text\"") && has("text", "\"")
 }
 
 fn deliver_result(
@@ -304,5 +328,25 @@ mod tests {
         assert_eq!(capped(all, 348_000, 30_000).tokens, Tokens(7500));
         assert_eq!(capped(all, 348_000, 400_000), all);
         assert_eq!(capped(all, 0, 0), all);
+    }
+
+    #[test]
+    fn only_blocks_of_which_nothing_is_lost_are_read_as_a_result() {
+        let text = r#"{"type": "text", "text": "a"}"#;
+        assert!(text_blocks(&format!("[{text}]")).is_some());
+        assert!(text_blocks(&format!("[\n  {text},\n  {text}\n]")).is_some());
+        for other in [
+            r#"{"type": "image", "data": "x", "mimeType": "image/png"}"#,
+            r#"{"type": "text", "text": "a", "annotations": {"priority": 1}}"#,
+            r#"{"type": "resource", "resource": {"uri": "a:b", "text": "c"}}"#,
+            r#"{"type": "text", "text": 7}"#,
+            r#"{"type": "text", "data": "a"}"#,
+            "1",
+        ] {
+            assert!(text_blocks(&format!("[{text}, {other}]")).is_none(), "{other}");
+        }
+        for json in ["[]", "{}", "[1, 2]", "[", "", "a"] {
+            assert!(text_blocks(json).is_none(), "{json}");
+        }
     }
 }

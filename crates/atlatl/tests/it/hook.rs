@@ -142,15 +142,75 @@ fn a_file_elsewhere_is_not_read() {
     let mut input = bash("cut");
     let secret = program.path("home/.ssh/id");
     input["tool_response"]["persistedOutputPath"] = secret.to_str().unwrap().into();
+    input["tool_response"]["persistedOutputSize"] = json!(9);
     let run = hook(&program, &CLAUDE, &input);
     assert_eq!((run.status, &*run.stdout), (0, ""), "{run}");
-    let text = format!("Output too large. Saved to: {}\nx", secret.display());
+    let text =
+        format!("Output too large to read at once (9 KB). Saved to: {}\nx", secret.display());
     let input = json!({"toolName": "bash", "toolArgs": {}, "toolResult":
         {"resultType": "success", "textResultForLlm": text}});
     let run = hook(&program, &["copilot", "post-tool-use"], &input);
     assert_eq!((run.status, &*run.stdout), (0, ""), "{run}");
     let results = program.run(&["results", "list", "--all"]).json();
     assert_eq!(results.as_array().map(Vec::len), Some(0), "{results}");
+}
+
+#[test]
+fn a_saved_output_that_looks_like_blocks_is_stored_as_it_is() {
+    let rows = (0..20_000).map(|n| json!({"type": "text", "text": format!("row {n}")}));
+    let whole = serde_json::to_string_pretty(&rows.collect::<Value>()).unwrap();
+    let path = "home/.claude/projects/-w/s/tool-results/b1.txt";
+    let program = Program::new().file(path, &whole);
+    let mut input = bash(&whole[..30_000]);
+    let response = &mut input["tool_response"];
+    response["persistedOutputPath"] = program.path(path).to_str().unwrap().into();
+    response["persistedOutputSize"] = whole.len().into();
+    let answer = hook(&program, &CLAUDE, &input).json();
+    let descriptor = &answer["hookSpecificOutput"]["updatedToolOutput"]["stdout"];
+    let reference = reference(descriptor.as_str().unwrap());
+    let shown = program.run(&["results", "show", "--all", "--original", &reference]);
+    assert!(shown.stdout == whole, "{}", shown.stdout.get(..2000).unwrap_or(&shown.stdout));
+}
+
+/// The text of Claude Code about a saved result.
+fn saved_result(program: &Program, path: &str, len: usize, format: &str) -> Value {
+    let path = program.path(path);
+    let text = format!(
+        "Error: result ({len} characters across 9 lines) exceeds maximum allowed tokens. Output has \
+         been saved to {}.\nFormat: {format}\nUse offset and limit parameters\n",
+        path.display()
+    );
+    claude("mcp__files__read", &json!({}), &json!(text))
+}
+
+#[test]
+fn a_saved_result_is_read_from_the_file_of_its_own_session_and_tool() {
+    let own = "home/.claude/projects/-w/s/tool-results/mcp-files-read-1794917476824.txt";
+    let orders = orders(9000);
+    let blocks = json!([{"type": "text", "text": orders}, {"type": "text", "text": "done"}]);
+    for (whole, format) in [
+        (orders.clone(), "Plain text"),
+        (serde_json::to_string_pretty(&blocks).unwrap(), "JSON array"),
+    ] {
+        let program = Program::new().file(own, &whole);
+        let answer = hook(&program, &CLAUDE, &saved_result(&program, own, whole.len(), format));
+        let answer = answer.json();
+        let descriptor = answer["hookSpecificOutput"]["updatedToolOutput"].as_str().unwrap();
+        assert_eq!(count_in_oslo(&program, descriptor), 3000, "{format}");
+    }
+    // The file is cut, or it is of another call.
+    let program = Program::new().file(own, &orders);
+    let cut = saved_result(&program, own, orders.len() + 1, "Plain text");
+    assert_eq!(hook(&program, &CLAUDE, &cut).stdout, "");
+    for other in [
+        "home/.claude/projects/-w/t/tool-results/mcp-files-read-1794917476824.txt",
+        "home/.claude/projects/-w/s/tool-results/mcp-files-write-1794917476824.txt",
+        "home/.claude/projects/-w/s/tool-results/b1.txt",
+    ] {
+        let program = Program::new().file(other, &orders);
+        let input = saved_result(&program, other, orders.len(), "Plain text");
+        assert_eq!(hook(&program, &CLAUDE, &input).stdout, "", "{other}");
+    }
 }
 
 #[test]
@@ -169,6 +229,11 @@ fn copilot_gets_a_modified_result_and_its_file_is_copied() {
     let run = hook(&program, &["copilot", "post-tool-use"], &input);
     let result = &run.json()["modifiedResult"];
     assert_eq!(result["resultType"], "failure");
+    // A path within an output is not its file.
+    let mut imitated = input.clone();
+    let text = format!("ok\n{}", input["toolResult"]["textResultForLlm"].as_str().unwrap());
+    imitated["toolResult"]["textResultForLlm"] = text.into();
+    assert_eq!(hook(&program, &["copilot", "post-tool-use"], &imitated).stdout, "");
     fs::remove_file(path).unwrap();
     assert_eq!(count_in_oslo(&program, result["textResultForLlm"].as_str().unwrap()), 20_000);
 }
@@ -307,6 +372,7 @@ fn g76_savings_of_hooks_are_listed_apart_and_count_only_what_the_agent_shows() {
     let program = Program::new().file(path, &whole);
     let mut input = bash(&whole[..30_000]);
     input["tool_response"]["persistedOutputPath"] = program.path(path).to_str().unwrap().into();
+    input["tool_response"]["persistedOutputSize"] = whole.len().into();
     assert!(hook(&program, &CLAUDE, &input).stdout.contains("updatedToolOutput"));
     let stats = program.run(&["stats"]).json();
     assert_eq!(stats["servers"][0]["name"], "hook claude-code", "{stats}");
