@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -204,29 +206,96 @@ fn the_tool_of_gemini_is_served_only_where_its_hook_is_installed() {
     assert_eq!(shown["result"]["content"][0]["text"], "DESCRIPTOR", "{shown}");
 }
 
-#[test]
-fn claude_code_can_call_the_hook_as_a_tool() {
-    let program = Program::new();
-    let mut tools = tools(&program, &["--hook", "claude-code"]);
-    let mut answer = |stdout: &str| {
-        let arguments = json!({"prefix": "mcp__plugin_atlatl_atlatl__", "command": "cat orders.csv",
-            "stdout": stdout, "stderr": "", "persisted_output_path": ""});
-        let response = tools.call("hook_tool_output", &arguments);
-        let text = response["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-        serde_json::from_str::<Value>(&text).unwrap()
-    };
-    assert_eq!(answer("small"), json!({}));
-    // It gives up after 200 ms, which may be too short on a busy machine.
-    let stored = (0..20).map(|_| answer(&orders(9000))).find(|stored| *stored != json!({}));
-    let output = stored.unwrap()["hookSpecificOutput"]["updatedToolOutput"].clone();
-    assert!(output["stdout"].as_str().unwrap().contains("mcp__plugin_atlatl_atlatl__lro_extract"));
-    assert_eq!(output["interrupted"], false);
-}
-
 /// A file of the plugins in the repository.
 fn package(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packages").join(name);
     fs::read_to_string(path).unwrap()
+}
+
+/// The arguments with which the plugin of Claude Code calls the tool, filled in from the hook's input as
+/// Claude Code does: an object as JSON, a string as it is, and nothing for a missing member.
+fn filled_in(input: &Value) -> Value {
+    let hooks: Value = serde_json::from_str(&package("claude-code/hooks/hooks.json")).unwrap();
+    let entries = hooks["hooks"]["PostToolUse"].as_array().unwrap().iter();
+    let mut calls = entries.map(|entry| &entry["hooks"][0]);
+    let hook = calls.find(|hook| hook["type"] == "mcp_tool").unwrap();
+    assert_eq!(hook["tool"], "hook_tool_output");
+    let arguments = hook["input"].as_object().unwrap().iter().map(|(name, value)| {
+        let text = value.as_str().unwrap();
+        let path = text.strip_prefix("${").and_then(|text| text.strip_suffix('}'));
+        let text = match path.map(|path| input.pointer(&format!("/{}", path.replace('.', "/")))) {
+            None => text.to_owned(),
+            Some(None | Some(Value::Null)) => String::new(),
+            Some(Some(Value::String(text))) => text.clone(),
+            Some(Some(other)) => other.to_string(),
+        };
+        (name.clone(), text)
+    });
+    arguments.collect()
+}
+
+#[test]
+fn claude_code_can_call_the_hook_as_a_tool() {
+    let whole = orders(12_000);
+    let path = "home/.claude/projects/-w/s/tool-results/b1.txt";
+    let program = Program::new().file(path, &whole);
+    let path = program.path(path);
+    let mut tools = tools(&program, &["--hook", "claude-code"]);
+    let mut answer = |response: &Value| {
+        let input = json!({"session_id": "s", "tool_name": "Bash", "tool_response": response,
+            "tool_input": {"command": "cat orders.csv", "description": "Show"}});
+        let response = tools.call("hook_tool_output", &filled_in(&input));
+        let text = response["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let response = |stdout: &str| {
+        json!({"stdout": stdout, "stderr": "", "interrupted": true, "isImage": false,
+            "memoryLimitNote": "low"})
+    };
+    assert_eq!(answer(&response("small")), json!({}));
+    let mut saved = response(&whole[..30_000]);
+    saved["persistedOutputPath"] = json!(path);
+    saved["persistedOutputSize"] = json!(whole.len());
+    for (response, rows) in [(response(&orders(9000)), 9000), (saved.clone(), 12_000)] {
+        // It gives up after 200 ms, which may be too short on a busy machine, and while an earlier call
+        // still stores.
+        let mut stored = answer(&response);
+        for _ in 0..50 {
+            if stored == json!({}) {
+                thread::sleep(Duration::from_millis(100));
+                stored = answer(&response);
+            }
+        }
+        let output = stored["hookSpecificOutput"]["updatedToolOutput"].clone();
+        let descriptor = output["stdout"].as_str().unwrap();
+        assert!(descriptor.contains("mcp__plugin_atlatl_atlatl__lro_extract"), "{descriptor}");
+        let descriptor: Value = serde_json::from_str(descriptor).unwrap();
+        assert_eq!(descriptor["summary"]["count"], rows, "{descriptor}");
+        // Everything else stays, and nothing is added.
+        let mut rest = output;
+        rest["stdout"] = json!("");
+        assert_eq!(rest, without_output(response));
+    }
+    // What is not whole, not finished or not text stays: the tool sees all of the response.
+    saved["persistedOutputSize"] = json!(whole.len() + 1);
+    assert_eq!(answer(&saved), json!({}));
+    saved["persistedOutputSize"] = Value::Null;
+    assert_eq!(answer(&saved), json!({}));
+    for (member, value) in [("isImage", json!(true)), ("backgroundTaskId", json!("b1"))] {
+        let mut other = response(&orders(9000));
+        other[member] = value;
+        assert_eq!(answer(&other), json!({}), "{member}");
+    }
+    assert_eq!(answer(&json!(orders(9000))), json!({}));
+}
+
+/// The response of a command without its output and without the file of it.
+fn without_output(mut response: Value) -> Value {
+    let members = response.as_object_mut().unwrap();
+    members.remove("persistedOutputPath");
+    members.remove("persistedOutputSize");
+    members.insert("stdout".to_owned(), json!(""));
+    response
 }
 
 /// Every command in a file of hooks.
@@ -235,8 +304,6 @@ fn commands(value: &Value) -> Vec<String> {
         Value::Array(values) => values.iter().flat_map(commands).collect(),
         Value::Object(members) => {
             let own = ["command", "bash"].iter().filter_map(|name| members.get(*name)?.as_str());
-            // Not the arguments of a hook that calls a tool.
-            let own = own.filter(|command| !command.starts_with("${"));
             own.map(str::to_owned).chain(members.values().flat_map(commands)).collect()
         }
         _ => Vec::new(),

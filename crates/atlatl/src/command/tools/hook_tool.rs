@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use lro::IdSeed;
 use lro::mcp::{CompanionTool, ToolOutput};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::command::hook::{USER_SCOPE, WAIT_INTERVAL, parse_prefix, time_for, user_dirs};
@@ -92,19 +93,29 @@ struct HookState {
     storing: Mutex<()>,
 }
 
-/// The arguments that the hook's entry fills in from the tool call.
+/// The arguments that the hook's entry fills in from its input. Claude Code writes an object as JSON, a
+/// string as it is, and nothing for a member that the input does not have.
 #[derive(Deserialize)]
 struct HookArguments {
     #[serde(default)]
     prefix: String,
     #[serde(default)]
-    command: String,
+    session_id: String,
     #[serde(default)]
-    stdout: String,
+    tool_name: String,
     #[serde(default)]
-    stderr: String,
+    tool_input: String,
     #[serde(default)]
-    persisted_output_path: String,
+    tool_response: String,
+}
+
+/// The input of the hook.
+#[derive(Serialize)]
+struct HookInput<'a> {
+    session_id: Option<&'a str>,
+    tool_name: &'a str,
+    tool_input: Option<&'a RawValue>,
+    tool_response: &'a RawValue,
 }
 
 impl CompanionTool for HookCall {
@@ -119,8 +130,8 @@ impl CompanionTool for HookCall {
             "title": "Store a large output",
             "description": "For hooks only; never call it.",
             "inputSchema": {"type": "object", "properties": {
-                "prefix": text, "command": text, "stdout": text, "stderr": text,
-                "persisted_output_path": text,
+                "prefix": text, "session_id": text, "tool_name": text, "tool_input": text,
+                "tool_response": text,
             }},
             // Hides it from the model.
             "_meta": {"ui": {"visibility": ["app"]}},
@@ -131,7 +142,7 @@ impl CompanionTool for HookCall {
         let Ok(arguments) = serde_json::from_str::<HookArguments>(arguments) else {
             return unchanged();
         };
-        let mut allowance = DEADLINE + time_for(arguments.stdout.len() as u64);
+        let mut allowance = DEADLINE + time_for(arguments.tool_response.len() as u64);
         let (sender, receiver) = mpsc::channel();
         let state = Arc::clone(&self.0);
         let started = thread::Builder::new().spawn(move || {
@@ -181,7 +192,7 @@ impl HookState {
             return None;
         }
         let prefix = parse_prefix(&arguments.prefix).ok()?;
-        let input = arguments.as_input();
+        let input = arguments.as_input()?;
         let event = Host::ClaudeCode.read_after_tool(input.as_bytes())?;
         let store = HookStore {
             settings: &self.settings,
@@ -197,40 +208,61 @@ impl HookState {
 }
 
 impl HookArguments {
-    /// The input of the hook for `Bash`, the only tool whose output the entry can pass.
-    fn as_input(&self) -> String {
-        let mut response = json!({
-            "stdout": self.stdout, "stderr": self.stderr, "interrupted": false, "isImage": false,
-        });
-        // A member that the call does not have is passed empty, or as its placeholder.
-        if self.persisted_output_path.starts_with('/') {
-            response["persistedOutputPath"] = self.persisted_output_path.clone().into();
-        }
-        json!({
-            "tool_name": "Bash",
-            "tool_input": {"command": self.command},
-            "tool_response": response,
-        })
-        .to_string()
+    /// The input of the hook, with the whole response. `None` if the response is not an object: a string
+    /// could be text or JSON.
+    fn as_input(&self) -> Option<String> {
+        let input = HookInput {
+            session_id: (!self.session_id.is_empty()).then_some(self.session_id.as_str()),
+            tool_name: &self.tool_name,
+            tool_input: object(&self.tool_input),
+            tool_response: object(&self.tool_response)?,
+        };
+        serde_json::to_string(&input).ok()
     }
+}
+
+/// A text that is a JSON object.
+fn object(text: &str) -> Option<&RawValue> {
+    let json: &RawValue = serde_json::from_str(text).ok()?;
+    json.get().starts_with('{').then_some(json)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_placeholder_that_was_not_filled_in_is_no_path() {
-        let arguments = |path: &str| HookArguments {
+    fn arguments(tool_response: &str) -> HookArguments {
+        HookArguments {
             prefix: String::new(),
-            command: "ls".to_owned(),
-            stdout: "a".to_owned(),
-            stderr: String::new(),
-            persisted_output_path: path.to_owned(),
-        };
-        let has_path = |path: &str| arguments(path).as_input().contains("persistedOutputPath");
-        assert!(!has_path("") && !has_path("${tool_response.persistedOutputPath}"));
-        assert!(has_path("/h/.claude/projects/p/s/tool-results/a.txt"));
+            session_id: "s".to_owned(),
+            tool_name: "Bash".to_owned(),
+            tool_input: r#"{"command":"ls"}"#.to_owned(),
+            tool_response: tool_response.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_input_has_every_member_of_the_response() {
+        let response = r#"{"stdout":"a\u0041","stderr":"","interrupted":true,"isImage":false,"timedOutAfterMs":5,"later":[1]}"#;
+        let input = arguments(response).as_input().unwrap();
+        let expected = format!(
+            r#"{{"session_id":"s","tool_name":"Bash","tool_input":{{"command":"ls"}},"tool_response":{response}}}"#
+        );
+        assert_eq!(input, expected);
+    }
+
+    #[test]
+    fn a_response_that_is_not_an_object_has_no_input() {
+        let texts =
+            ["", "text", "[]", "\"text\"", "${tool_response}", "{", "{} {}", "{\"stdout\":}"];
+        for response in texts {
+            assert_eq!(arguments(response).as_input(), None, "{response}");
+        }
+        let mut missing = arguments("{}");
+        (missing.session_id, missing.tool_input) = (String::new(), String::new());
+        let expected =
+            r#"{"session_id":null,"tool_name":"Bash","tool_input":null,"tool_response":{}}"#;
+        assert_eq!(missing.as_input().as_deref(), Some(expected));
     }
 
     #[test]
