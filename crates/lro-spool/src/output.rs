@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use crate::error::SpoolError;
-use crate::restore::{RestoreError, copy_range};
+use crate::restore::{RestoreError, copy_range, restore_payload};
 use crate::sidecar::{PartNumber, PartRole, Sidecar, StoredForm};
 use crate::spool::{PositionedRead, StoredResult};
 
@@ -156,7 +156,7 @@ pub fn restore_stream(
     let sidecar = &stored.listed().sidecar;
     let Some(order) = part(sidecar, PartRole::Order) else {
         return match stream {
-            OutputStream::Stdout => crate::restore::restore_payload(stored, out),
+            OutputStream::Stdout => restore_payload(stored, out),
             OutputStream::Stderr => Ok(()),
         };
     };
@@ -177,6 +177,20 @@ pub fn restore_stream(
         }
     }
     Ok(())
+}
+
+/// Writes a stored output as it was read, both streams of it, to `out`.
+///
+/// For a result that is not the output of a command, writes its payload.
+pub fn restore_output(stored: &dyn StoredResult, out: &mut dyn Write) -> Result<(), RestoreError> {
+    match part(&stored.listed().sidecar, PartRole::Output) {
+        // The payload is standard output alone.
+        Some(output) => {
+            let output = stored.part(output)?;
+            copy_range(&*output, 0..output.len(), &mut |chunk: &[u8]| out.write_all(chunk))
+        }
+        None => restore_payload(stored, out),
+    }
 }
 
 /// The number of the first part with a role.

@@ -8,7 +8,7 @@ use lro::IdSeed;
 use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
     Extension, OutputStream, RestoreError, Spool as _, StoredResult, records_offset,
-    restore_payload, restore_stream, restore_text,
+    restore_output, restore_stream, restore_text,
 };
 use serde::Serialize;
 
@@ -171,7 +171,7 @@ fn preview(stored: &dyn StoredResult) -> Result<Option<(Preview, PreviewExtent)>
 
 fn write_original(stored: &dyn StoredResult, output: &mut Output) -> Result<Status, Error> {
     let mut out = output.writer();
-    restore_payload(stored, &mut out).map_err(write_error)?;
+    restore_output(stored, &mut out).map_err(write_error)?;
     out.flush()?;
     Ok(Status::Success)
 }
