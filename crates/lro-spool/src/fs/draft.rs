@@ -229,33 +229,46 @@ impl DirDraft {
 
     /// Syncs all files, then renames them: the data last, so that it is never visible without its
     /// sidecar.
+    ///
+    /// Adopted files come just before the data. Until then a killed process leaves them under the names
+    /// of their owners; after that, the next start renames the data, see `complete_results`.
     fn publish(&mut self) -> Result<(), SpoolError> {
         for batch in self.files.chunks(MAX_CONCURRENT_SYNCS) {
             sync_together(&*self.shared.folder.os, batch)
                 .map_err(|(piece, e)| self.publish_error("sync", piece, e))?;
         }
-        for index in (0..self.files.len()).rev() {
-            let piece = self.files[index].piece;
-            if piece == ResultFile::Data {
-                // Other writers count the name of the sidecar and the line in the usage log: of
-                // several concurrent writers, the last one to record its claim sees the sizes of
-                // all others.
-                self.claim(1)?;
-            }
-            let folder = &self.shared.folder;
-            let (draft, to) = (piece.draft_name(&self.name), piece.file_name(&self.name));
-            let from = self.files[index].adopted.as_ref().map_or(&draft, |adopted| &adopted.name);
-            retry_interrupted(|| folder.os.rename(folder.fd.as_fd(), from, &to))
-                .map_err(|e| self.publish_error("rename", piece, e))?;
-            if from != &draft {
-                // What remains after a failure is an empty leftover.
-                let _ = retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), &draft));
-            }
-            self.files[index].stage = Stage::Published;
+        let (adopted, own): (Vec<usize>, Vec<usize>) =
+            (1..self.files.len()).rev().partition(|index| self.files[*index].adopted.is_some());
+        for index in own {
+            self.publish_file(index)?;
+        }
+        // Other writers count the name of the sidecar and the line in the usage log: of several
+        // concurrent writers, the last one to record its claim sees the sizes of all others.
+        self.claim(1)?;
+        for index in adopted.into_iter().chain([0]) {
+            self.publish_file(index)?;
         }
         let folder = &self.shared.folder;
+        for file in self.files.iter().filter(|file| file.adopted.is_some()) {
+            let draft = file.piece.draft_name(&self.name);
+            // What remains after a failure is an empty leftover.
+            let _ = retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), &draft));
+        }
         retry_interrupted(|| folder.os.sync_dir(folder.fd.as_fd()))
             .map_err(|e| self.publish_error("sync", ResultFile::Data, e))
+    }
+
+    /// Gives a file its final name. The draft in the place of an adopted file stays until the data has
+    /// its name as well: it shows that the file was adopted.
+    fn publish_file(&mut self, index: usize) -> Result<(), SpoolError> {
+        let folder = &self.shared.folder;
+        let PieceFile { piece, adopted, .. } = &self.files[index];
+        let (draft, to) = (piece.draft_name(&self.name), piece.file_name(&self.name));
+        let from = adopted.as_ref().map_or(&draft, |adopted| &adopted.name);
+        retry_interrupted(|| folder.os.rename(folder.fd.as_fd(), from, &to))
+            .map_err(|e| self.publish_error("rename", *piece, e))?;
+        self.files[index].stage = Stage::Published;
+        Ok(())
     }
 
     fn publish_error(&self, op: &'static str, piece: ResultFile, error: io::Error) -> SpoolError {
@@ -320,17 +333,30 @@ impl Drop for DirDraft {
         if self.committed {
             return;
         }
-        let mut gone = true;
-        for PieceFile { piece, stage, .. } in &self.files {
-            let name = match stage {
-                Stage::Draft => piece.draft_name(&self.name),
-                Stage::Published => piece.file_name(&self.name),
-            };
-            // What remains is hidden or an orphan, now unlocked, and the next start deletes it.
-            gone &= match retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), &name)) {
+        let unlink =
+            |name: &str| match retry_interrupted(|| folder.os.unlink(folder.fd.as_fd(), name)) {
                 Ok(()) => true,
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
             };
+        // Before anything is deleted, so that a kill does not make a log an orphan.
+        for PieceFile { piece, stage, adopted, .. } in &self.files {
+            if let (Stage::Published, Some(adopted)) = (stage, adopted) {
+                let published = piece.file_name(&self.name);
+                // Without its name, the owner can read the file until it closes it.
+                let _ = retry_interrupted(|| {
+                    folder.os.rename(folder.fd.as_fd(), &published, &adopted.name)
+                });
+            }
+        }
+        let mut gone = true;
+        for PieceFile { piece, stage, adopted, .. } in &self.files {
+            // What remains is hidden or an orphan, now unlocked, and the next start deletes it.
+            if *stage == Stage::Published {
+                gone &= unlink(&piece.file_name(&self.name));
+            }
+            if *stage == Stage::Draft || adopted.is_some() {
+                gone &= unlink(&piece.draft_name(&self.name));
+            }
         }
         if let Some(usage_log) = &self.shared.usage_log
             && gone

@@ -231,12 +231,13 @@ enum Outcome {
 }
 
 impl CheckedDir {
-    /// Deletes drafts of dead writers, and sidecars without data.
+    /// Deletes drafts of dead writers, and sidecars without data, unless the result can be completed.
     pub(super) fn clear_leftovers(&self, swept: &mut SweepReport) {
         let names = match self.names() {
             Ok(names) => names,
             Err(error) => return swept.failures.push(error),
         };
+        self.complete_results(&names, swept);
         let whole: HashSet<FileName> = results(&names).into_iter().collect();
         for text in &names {
             let cleared = match DirEntryName::parse(text) {
@@ -254,6 +255,54 @@ impl CheckedDir {
                 Err(error) => swept.failures.push(error),
             }
         }
+    }
+
+    /// Completes the results whose writers died between the last two renames. A part that has its final
+    /// name and an empty draft as well was the log of a command, and has no other name any more. All
+    /// files were synced, and their sizes claimed, before it was renamed.
+    fn complete_results(&self, names: &[String], swept: &mut SweepReport) {
+        for text in names {
+            let Some(DirEntryName { name, piece: piece @ ResultFile::Part(_), draft: true }) =
+                DirEntryName::parse(text)
+            else {
+                continue;
+            };
+            if !names.contains(&piece.file_name(&name)) {
+                continue;
+            }
+            match self.complete_result(&name) {
+                Ok(()) | Err(SpoolError::NotFound { .. } | SpoolError::NotOurs { .. }) => {}
+                Err(error) => swept.failures.push(error),
+            }
+        }
+    }
+
+    /// Gives the data of a dead writer its final name, if all files of the result are whole.
+    fn complete_result(&self, name: &FileName) -> Result<(), SpoolError> {
+        let beside = ResultFile::Sidecar.file_name(name);
+        let draft = ResultFile::Data.draft_name(name);
+        let (sidecar_file, _) = self.open_own(&beside)?;
+        let (data_file, stat) = self.open_own(&draft)?;
+        // Both locks are held until the data is renamed: another process would delete the orphan.
+        for (file, name) in [(&sidecar_file, &beside), (&data_file, &draft)] {
+            if self.lock_file(file, name, Lock::ExclusiveNow)? != LockOutcome::Acquired {
+                return Ok(());
+            }
+        }
+        let sidecar = self.sidecar(name)?;
+        let mut is_whole = stat.bytes == sidecar.bytes;
+        for (number, part) in (1..).zip(&sidecar.parts) {
+            let length = self.own_file_len(&ResultFile::Part(number).file_name(name))?;
+            is_whole &= length == Some(part.bytes);
+        }
+        if !is_whole {
+            return Ok(());
+        }
+        let to = ResultFile::Data.file_name(name);
+        retry_interrupted(|| self.os.rename(self.fd.as_fd(), &draft, &to))
+            .map_err(|error| SpoolError::io("rename", self.at(&draft), error))?;
+        retry_interrupted(|| self.os.sync_dir(self.fd.as_fd()))
+            .map_err(|error| SpoolError::io("sync", &self.path, error))
     }
 
     fn clear_draft(&self, name: &str) -> Result<bool, SpoolError> {
@@ -300,6 +349,9 @@ impl CheckedDir {
             for name in [&whole, &draft, &whole] {
                 data = data.or(self.own_file_len(name)?);
             }
+            if data == Some(0) {
+                data = Some(self.declared_len(name, ResultFile::Data));
+            }
             bytes += data.unwrap_or(0);
             files += u64::from(data.is_some());
         }
@@ -307,10 +359,28 @@ impl CheckedDir {
             if *piece == ResultFile::Data && claimed.contains(name) {
                 continue;
             }
-            let name = if *draft { piece.draft_name(name) } else { piece.file_name(name) };
-            bytes += self.own_file_len(&name)?.unwrap_or(0);
+            let file = if *draft { piece.draft_name(name) } else { piece.file_name(name) };
+            let length = self.own_file_len(&file)?.unwrap_or(0);
+            let published = || DirEntryName { name: name.clone(), piece: *piece, draft: false };
+            let is_adopted =
+                *draft && length == 0 && claimed.contains(name) && !entries.contains(&published());
+            bytes += if is_adopted { self.declared_len(name, *piece) } else { length };
         }
         Ok((bytes, files))
+    }
+
+    /// The size of a file according to the sidecar, for an empty draft: the log of a command has a name
+    /// of its own until it is renamed.
+    fn declared_len(&self, name: &FileName, piece: ResultFile) -> u64 {
+        let Ok(sidecar) = self.sidecar(name) else { return 0 };
+        match piece {
+            ResultFile::Data => sidecar.bytes,
+            ResultFile::Part(number) => {
+                let part = usize::from(number).checked_sub(1).and_then(|i| sidecar.parts.get(i));
+                part.map_or(0, |part| part.bytes)
+            }
+            ResultFile::Sidecar => 0,
+        }
     }
 
     /// The size of an entry, if it is a regular file of this user.

@@ -111,7 +111,7 @@ struct Fallen {
 /// holds until it executes its program, and a leftover would look as if its writer lived.
 static STARTING: Mutex<()> = Mutex::new(());
 
-fn starting() -> MutexGuard<'static, ()> {
+pub(crate) fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -9,11 +9,11 @@ use lro_core::records::Detected;
 use lro_spool::contract::{FaultDuration, FaultyOs, InjectedFault};
 use lro_spool::{
     DirOptions, DirSpool, EncodeError, LogPayload, LogSpool, OutputLog, OutputStream, PartRole,
-    Quota, ResultInfo, Spool, SpoolError, StoreRequest, restore_payload, restore_stream,
-    store_payload,
+    Quota, ResultInfo, Spool, SpoolError, StoreRequest, restore_output, restore_payload,
+    restore_stream, store, store_payload,
 };
 
-use crate::fixture::{HOUR, at, entries, id, id_at, private, what};
+use crate::fixture::{HOUR, ROWS, at, entries, id, id_at, private, put, what};
 
 use OutputStream::{Stderr, Stdout};
 
@@ -69,6 +69,12 @@ fn stream(spool: &DirSpool, id: ResultId, stream: OutputStream) -> Vec<u8> {
 fn original(spool: &DirSpool, id: ResultId) -> Vec<u8> {
     let mut bytes = Vec::new();
     restore_payload(&*spool.open(&id.into(), at(0)).unwrap(), &mut bytes).unwrap();
+    bytes
+}
+
+fn output(spool: &DirSpool, id: ResultId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    restore_output(&*spool.open(&id.into(), at(0)).unwrap(), &mut bytes).unwrap();
     bytes
 }
 
@@ -131,7 +137,8 @@ fn records_of_standard_output_keep_the_whole_output() {
     let roles: Vec<PartRole> = stored.sidecar.parts.iter().map(|part| part.role).collect();
     assert_eq!(roles, [PartRole::Output, PartRole::Order]);
     assert_eq!(stored.sidecar.header.count, 3);
-    assert_eq!(original(&spool, id(2)), br#"[{"n":1},{"n":2},{"n":3}]"#);
+    assert_eq!(original(&spool, id(2)), br#"[{"n":1},{"n":2},{"n":3}]"#, "what queries read");
+    assert_eq!(output(&spool, id(2)), bytes_of(&runs, None), "in the order of reading");
     assert_eq!(stream(&spool, id(2), Stdout), bytes_of(&runs, Some(Stdout)));
     assert_eq!(stream(&spool, id(2), Stderr), bytes_of(&runs, Some(Stderr)));
     assert!(!has_hidden(&path), "{:?}", entries(&path));
@@ -151,6 +158,7 @@ fn the_original_of_records_is_the_log() {
         store_log(&spool, &log.payload(), stored, true).unwrap();
         drop(log);
         assert_eq!(original(&spool, stored), payload);
+        assert_eq!(output(&spool, stored), payload);
         assert_eq!(stream(&spool, stored, Stdout), payload);
     }
 }
@@ -211,6 +219,43 @@ fn limits_apply_to_a_log_while_it_is_written() {
     assert_eq!(read(&Arc::new(log).payload()), b"1234567890");
     let spool = limited(Quota { min_free_bytes: u64::MAX, ..Quota::NONE });
     assert!(matches!(spool.create_log(id(2)), Err(SpoolError::Full { .. })));
+}
+
+#[test]
+fn a_log_keeps_its_name_if_the_spool_is_full() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("spool");
+    let quota = Quota { max_files: 1, ..Quota::NONE };
+    let spool = DirSpool::open(&path, DirOptions::private().quota(quota)).unwrap();
+    put(&spool, id(1), ROWS).unwrap();
+    // The data of the first is the log, the original of the second, the output of the third.
+    let payloads: [&[(OutputStream, &[u8])]; 3] =
+        [&TEXT, &[(Stdout, ROWS)], &[(Stdout, b"[{\"n\":1},{\"n\":2}]"), (Stderr, b"warning")]];
+    for (n, runs) in (0..).zip(payloads) {
+        let log = Arc::new(written(&spool, id(10 + n), runs));
+        let payload = if n == 2 { log.stdout().unwrap().unwrap() } else { log.payload() };
+        let stored = store_log(&spool, &payload, id(20 + n), n != 2);
+        assert!(matches!(stored, Err(EncodeError::Spool(SpoolError::Full { .. }))), "{stored:?}");
+        let name = format!(".output-{}.log", id(10 + n));
+        assert!(entries(&path).contains(&name), "{:?}", entries(&path));
+        assert_eq!(read(&log.payload()), bytes_of(runs, None));
+        drop((payload, log));
+        assert!(!has_hidden(&path), "{:?}", entries(&path));
+    }
+    assert_eq!(spool.list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_quota_covers_a_log_before_it_is_renamed() {
+    let home = tempfile::tempdir().unwrap();
+    let quota = Quota { max_bytes: 100_000, ..Quota::NONE };
+    let options = DirOptions::private().quota(quota);
+    let spool = DirSpool::open(&home.path().join("spool"), options).unwrap();
+    let bytes = vec![0xff; 60_000];
+    store(&spool, what("Bash", id(1), &Detected::detect(&bytes)), &bytes, &[]).unwrap();
+    let log = Arc::new(written(&spool, id(2), &[(Stdout, &bytes[..])]));
+    let stored = store_log(&spool, &log.payload(), id(3), true);
+    assert!(matches!(stored, Err(EncodeError::Spool(SpoolError::Full { .. }))), "{stored:?}");
 }
 
 /// Writes and stores on an operating system that fails at call `n`. Returns whether it failed.
