@@ -290,9 +290,10 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         return Err(Error::usage("only `atlatl extract` supports jsonl and csv"));
     }
     let sources = Sources::from_process(args.global.config.as_deref(), &args.global.assignments);
-    // A server continues after a request panics. Any other command is one piece of work and ends with a
-    // panic; otherwise its threads would wait for each other.
-    if !matches!(args.command, Command::Serve(_)) {
+    // A server continues after a request panics, and `run` prints the output of its command. Any other
+    // command is one piece of work and ends with a panic; otherwise its threads would wait for each
+    // other.
+    if !matches!(args.command, Command::Serve(_) | Command::Run(_)) {
         abort_on_panic();
     }
     match &args.command {

@@ -90,6 +90,18 @@ impl Args {
         command
     }
 
+    /// The command as a script of the default shell: what a shell does with an executable file that has
+    /// no `#!`. `None` for a line, and for a name that is searched for.
+    fn script(&self) -> Option<Command> {
+        let (program, arguments) = self.program();
+        if self.shell.is_some() || !program.as_encoded_bytes().contains(&b'/') {
+            return None;
+        }
+        let mut command = Command::new(DEFAULT_SHELL);
+        command.arg(program).args(arguments);
+        Some(command)
+    }
+
     fn program(&self) -> (&OsStr, &[OsString]) {
         match self.command.split_first() {
             Some((program, arguments)) => (program, arguments),
@@ -131,9 +143,10 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     };
     let mut sinks = Sinks::new();
     let mut capture = Capture::new(&store, call, wiring.shown());
-    let finished = match process::run(args.command(), wiring, &mut capture, &mut sinks) {
-        Ok(finished) => finished,
-        Err(error) => return Ok(not_started(args, &error, output)),
+    let (command, script) = (args.command(), args.script());
+    let Ok(finished) = process::run(command, script, wiring, &mut capture, &mut sinks) else {
+        // Whatever is missing (descriptors, a pseudo-terminal, a process), the command may not need it.
+        return Ok(replace_process(args, output));
     };
     let ended = finished.ended;
     match capture.finish(&mut sinks) {
@@ -176,9 +189,15 @@ fn end_like(ended: Ended) -> Status {
     }
 }
 
-/// Runs the command in place of this process, because nothing is to be stored.
+/// Runs the command in place of this process, because nothing is to be stored. Returns only if the
+/// command cannot be started.
 fn replace_process(args: &Args, output: &mut Output) -> Status {
-    let error = args.command().exec();
+    let mut error = args.command().exec();
+    if process::is_unknown_format(&error)
+        && let Some(mut script) = args.script()
+    {
+        error = script.exec();
+    }
     not_started(args, &error, output)
 }
 

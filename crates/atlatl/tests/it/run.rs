@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -159,6 +160,11 @@ fn messages_on_standard_error_do_not_spoil_json() {
     let plain = plain(line);
     assert_eq!(stream(&program, &reference, "stdout"), plain.stdout);
     assert_eq!(stream(&program, &reference, "stderr"), plain.stderr);
+    // In the order of reading: one warning is before the records, and one between them.
+    let original = original(&program, &reference);
+    assert_eq!(original.len(), plain.stdout.len() + plain.stderr.len());
+    let half = text(&original).find("warning: half").unwrap();
+    assert!(half > plain.stdout.len() / 4 && half < plain.stdout.len() * 3 / 4, "{half}");
     let sql = "SELECT count(*) AS n FROM results";
     assert_eq!(program.run(&["extract", &reference, "--sql", sql]).json()[0]["n"], 4000);
 }
@@ -258,6 +264,31 @@ fn a_command_that_cannot_be_started_has_the_status_of_a_shell() {
     assert_eq!(run(&program, &["run", "--shell", "true", "--", "true"]).status.code(), Some(2));
     let bash = run(&program, &["run", "--sh", "/bin/bash", "--shell", "echo {a,b}"]);
     assert_eq!(text(&bash.stdout), "a b\n");
+}
+
+#[test]
+fn the_command_runs_if_its_output_cannot_be_connected() {
+    let program = Program::new();
+    let executable = env!("CARGO_BIN_EXE_atlatl");
+    for limit in [5, 6, 7, 8, 10] {
+        let line = format!("ulimit -n {limit}; exec {executable} run -- echo hi");
+        let ran = in_shell(&program, &line);
+        assert_eq!((text(&ran.stdout), text(&ran.stderr)), ("hi\n", ""), "{limit} descriptors");
+        assert!(ran.status.success());
+    }
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_runs_as_in_a_shell() {
+    let program = Program::new().file("work/script", "echo \"$1\"; seq 1 \"$2\"; exit 7\n");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(program.path("work/script"), mode).unwrap();
+    for settings in ["prompt.offload.enabled=true", "prompt.offload.enabled=false"] {
+        let ran = run(&program, &["run", "--set", settings, "--", "./script", "a b", "2"]);
+        assert_eq!((text(&ran.stdout), ran.status.code()), ("a b\n1\n2\n", Some(7)), "{settings}");
+    }
+    let ran = run(&program, &["run", "--", "./script", "a", "60000"]);
+    assert!(text(&ran.stdout).contains("stored as lro:"), "{}", text(&ran.stdout));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The output of the command while it runs: in memory, then in a log, or passed through.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -154,7 +155,10 @@ impl<'a> Capture<'a> {
         let Held::Log(logged) = self.held else { return Ending::Printed };
         let Logged { log, scanner } = *logged;
         let log = Arc::new(log);
-        match self.store.offload_log(self.call, &log, scanner.finish()) {
+        let offload =
+            AssertUnwindSafe(|| self.store.offload_log(self.call, &log, scanner.finish()));
+        // A panic costs the descriptor, never the output. Its report is on standard error.
+        match catch_unwind(offload).unwrap_or(Outcome::Failed) {
             Outcome::Offloaded(stored) => Ending::Stored(stored, log),
             Outcome::Unchanged | Outcome::Failed => {
                 if self.shown == Shown::AtEnd {

@@ -72,22 +72,36 @@ impl Finished {
     }
 }
 
-/// Runs `command` to its end. Fails only if it cannot be started.
+/// Runs `command` to its end, or `script` in its place if the system does not know its format. Fails
+/// only if neither was started.
 pub(super) fn run(
-    mut command: Command,
+    command: Command,
+    script: Option<Command>,
     wiring: Wiring,
     capture: &mut Capture<'_>,
     sinks: &mut Sinks,
 ) -> io::Result<Finished> {
     let signals = SignalQueue::new()?;
-    let sources = wiring.connect(&mut command)?;
-    let child = command.spawn()?;
-    // The command holds the writable ends, without which its sources would never end.
-    drop(command);
+    let (child, sources) = match (start(command, wiring), script) {
+        (Err(error), Some(script)) if is_unknown_format(&error) => start(script, wiring)?,
+        (started, _) => started?,
+    };
     let pid = Pid::from_child(&child);
     let mut run = Run { child, pid, sources, signals, buffer: vec![0; READ_BYTES], wiring };
     let ended = run.finish(capture, sinks);
     Ok(Finished { ended, left: run.sources })
+}
+
+/// Starts a command, and returns the readable ends of its output. The writable ends are closed with
+/// `command`; otherwise the output would never end.
+fn start(mut command: Command, wiring: Wiring) -> io::Result<(Child, Vec<Source>)> {
+    let sources = wiring.connect(&mut command)?;
+    Ok((command.spawn()?, sources))
+}
+
+/// Whether a program could not be executed because its format is unknown: a script without `#!`.
+pub(super) fn is_unknown_format(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
 }
 
 struct Run {

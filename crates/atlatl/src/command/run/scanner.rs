@@ -1,5 +1,6 @@
 //! The first pass over the output while it is read: beside the reader, once there is much of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -20,7 +21,7 @@ pub(super) struct Scanner {
 enum State {
     Here(Box<Detector>),
     Thread(ScanThread),
-    /// The thread ended early, which it does not.
+    /// The detector panicked. The output itself is not affected.
     Lost,
 }
 
@@ -50,7 +51,12 @@ impl Scanner {
             state => state,
         };
         match &mut self.state {
-            State::Here(detector) => detector.feed(&buffer[..read]),
+            State::Here(detector) => {
+                let feed = AssertUnwindSafe(|| detector.feed(&buffer[..read]));
+                if catch_unwind(feed).is_err() {
+                    self.state = State::Lost;
+                }
+            }
             State::Thread(scan) => {
                 let next = scan.used.try_recv().unwrap_or_default();
                 let size = buffer.len();
@@ -131,5 +137,24 @@ mod tests {
         assert!(matches!(scanner.state, State::Thread(_)));
         let found = scanner.finish().unwrap();
         assert_eq!(*found.detected(), lro_core::records::Detected::detect(&lines));
+    }
+
+    #[test]
+    fn a_thread_that_panics_does_not_stop_the_reader() {
+        let (buffers, taken) = sync_channel::<(Vec<u8>, usize)>(1);
+        let (_recycle, used) = channel();
+        let thread = thread::spawn(move || -> Box<Detector> {
+            drop(taken);
+            panic!("on purpose");
+        });
+        let mut scanner =
+            Scanner { state: State::Thread(ScanThread { buffers, used, thread }), bytes: 0 };
+        let mut buffer = vec![0; 100];
+        while !matches!(scanner.state, State::Lost) {
+            scanner.feed_buffer(&mut buffer, 100);
+            assert_eq!(buffer.len(), 100);
+        }
+        scanner.feed_buffer(&mut buffer, 100);
+        assert!(scanner.finish().is_none());
     }
 }
