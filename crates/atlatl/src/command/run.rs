@@ -20,6 +20,7 @@ use std::process::Command;
 
 use lro::IdSeed;
 use lro_spool::OutputStream;
+use rustix::io::Errno;
 
 use self::capture::{Capture, Ending};
 use self::process::Ended;
@@ -149,14 +150,16 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         return Ok(replace_process(args, output));
     };
     let ended = finished.ended;
-    match capture.finish(&mut sinks) {
+    let ending = capture.finish(&mut sinks);
+    let is_kept = matches!(ending, Ending::Kept);
+    match ending {
         Ending::Printed if wiring.shown() == Shown::Live => {
             for failure in store.failures() {
                 output.note(format_args!("the output could not be stored: {failure}"));
             }
         }
         // Standard error belongs to the command; the ledger has the failure.
-        Ending::Printed => {}
+        Ending::Printed | Ending::Kept => {}
         Ending::Stored(stored, log) => {
             let report = Report { stored: &stored, log: &log, ended };
             match wiring.shown() {
@@ -164,7 +167,8 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
                 Shown::AtEnd => {
                     let as_json = args.json || output.explicit_format() == Some(OutputFormat::Json);
                     let text = if as_json { report.json() } else { report.text() };
-                    sinks.write(wiring.descriptor_stream(), text.as_bytes());
+                    let stream = wiring.descriptor_stream(&log, &sinks);
+                    sinks.write(stream, text.as_bytes());
                     sinks.write(OutputStream::Stderr, &report.separate_stderr());
                 }
             }
@@ -174,7 +178,16 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         }
     }
     finished.relay(&sinks);
-    Ok(end_like(ended))
+    match sinks.failure().filter(|_| wiring.shown() == Shown::AtEnd && ended == Ended::Exited(0)) {
+        Some(failure) => Err(output_error(failure, is_kept)),
+        None => Ok(end_like(ended)),
+    }
+}
+
+/// The error for output that is lost, as the command itself would report it if it had written it.
+fn output_error(failure: Errno, is_kept: bool) -> Error {
+    let error = Error::failure(format!("cannot write the output: {failure}"));
+    if is_kept { error.with_hint("atlatl results list") } else { error }
 }
 
 /// Ends this process as the command ended.

@@ -315,6 +315,45 @@ fn a_reader_that_closes_early_ends_the_command() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let program = Program::new();
+    let executable = env!("CARGO_BIN_EXE_atlatl");
+    let ran = in_shell(&program, &format!("{executable} run -- echo hi > /dev/full"));
+    assert_eq!(ran.status.code(), Some(1), "{}", text(&ran.stderr));
+    assert!(text(&ran.stderr).starts_with("error: cannot write the output: "));
+    // The status of a command that failed itself stays.
+    let ran = in_shell(&program, &format!("{executable} run --shell 'echo hi; exit 4' > /dev/full"));
+    assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(4), ""));
+    // Slow enough for a log, which is kept.
+    let line = format!("{executable} run --shell 'echo a; sleep 0.2; echo b' > /dev/full");
+    let ran = in_shell(&program, &line);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("hint: atlatl results list"), "{}", text(&ran.stderr));
+    let listed = program.run(&["results", "list"]).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(original(&program, listed[0]["ref"].as_str().unwrap()), b"a\nb\n");
+}
+
+#[test]
+fn a_descriptor_goes_where_the_output_would_go() {
+    let program = Program::new();
+    let executable = env!("CARGO_BIN_EXE_atlatl");
+    let line = format!("{executable} run --shell 'seq 1 60000 >&2' > out 2> err");
+    assert!(in_shell(&program, &line).status.success());
+    assert_eq!(fs::read(program.path("work/out")).unwrap(), b"");
+    let printed = fs::read(program.path("work/err")).unwrap();
+    let found = reference(&printed);
+    assert_eq!(stream(&program, &found, "stderr"), plain("seq 1 60000").stdout);
+    // A reader that has closed standard output gets nothing.
+    let line =
+        format!("{executable} run --shell 'echo a; sleep 0.5; seq 1 60000 >&2' 2> err | true");
+    in_shell(&program, &line);
+    let printed = fs::read(program.path("work/err")).unwrap();
+    let found = reference(&printed);
+    assert_eq!(stream(&program, &found, "stderr"), plain("seq 1 60000").stdout);
+}
+
+#[test]
 fn a_stream_that_nobody_reads_is_not_stored() {
     let program = Program::new();
     let mut command = with_path(program.command(&["run", "--shell", "seq 1 60000; echo e >&2"]));

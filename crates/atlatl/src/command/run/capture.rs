@@ -24,6 +24,8 @@ pub(super) struct Capture<'a> {
     held: Held,
     /// When the first output arrived.
     since: Option<Instant>,
+    /// Whether the log stays, because a part of the output could not be printed.
+    is_log_kept: bool,
 }
 
 /// Where the output is.
@@ -51,13 +53,16 @@ struct Logged {
 pub(super) enum Ending {
     /// It was printed unchanged.
     Printed,
+    /// It could not be printed. The log stays, for `atlatl results`.
+    Kept,
     /// It is stored, and a descriptor is due.
     Stored(Box<StoredOutput>, Arc<OutputLog>),
 }
 
 impl<'a> Capture<'a> {
     pub(super) fn new(store: &'a OutputStore<'a>, call: OutputCall<'a>, shown: Shown) -> Self {
-        Self { store, call, shown, held: Held::Memory(Memory::default()), since: None }
+        let held = Held::Memory(Memory::default());
+        Self { store, call, shown, held, since: None, is_log_kept: false }
     }
 
     /// Takes the first `read` bytes of `buffer`, which the command wrote to `stream`. The buffer may be
@@ -125,8 +130,20 @@ impl<'a> Capture<'a> {
         }
         match held {
             Held::Memory(memory) => memory.print(sinks),
-            Held::Log(logged) => sinks.write_log(&logged.log),
+            Held::Log(logged) => self.print_log(&logged.log, sinks),
             Held::Nowhere => {}
+        }
+    }
+
+    /// Prints a log, and keeps it if a part of it could not be printed.
+    fn print_log(&mut self, log: &OutputLog, sinks: &mut Sinks) {
+        if self.shown == Shown::Live {
+            return;
+        }
+        sinks.write_log(log);
+        if sinks.failure().is_some() {
+            log.keep();
+            self.is_log_kept = true;
         }
     }
 
@@ -149,10 +166,12 @@ impl<'a> Capture<'a> {
         let bytes = self.len();
         if bytes == 0 || self.store.is_always_inline(self.call, bytes) {
             self.pass_through(sinks);
-            return Ending::Printed;
+            return self.printed();
         }
         self.save(sinks);
-        let Held::Log(logged) = self.held else { return Ending::Printed };
+        let Held::Log(logged) = std::mem::replace(&mut self.held, Held::Nowhere) else {
+            return self.printed();
+        };
         let Logged { log, scanner } = *logged;
         let log = Arc::new(log);
         let offload =
@@ -161,12 +180,14 @@ impl<'a> Capture<'a> {
         match catch_unwind(offload).unwrap_or(Outcome::Failed) {
             Outcome::Offloaded(stored) => Ending::Stored(stored, log),
             Outcome::Unchanged | Outcome::Failed => {
-                if self.shown == Shown::AtEnd {
-                    sinks.write_log(&log);
-                }
-                Ending::Printed
+                self.print_log(&log, sinks);
+                self.printed()
             }
         }
+    }
+
+    fn printed(&self) -> Ending {
+        if self.is_log_kept { Ending::Kept } else { Ending::Printed }
     }
 }
 

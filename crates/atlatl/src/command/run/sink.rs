@@ -19,11 +19,13 @@ pub(super) struct Sinks {
     stderr: io::Stderr,
     /// Whether the reader of a stream is gone, by stream.
     closed: [bool; 2],
+    /// The first error other than a missing reader: bytes of the output are lost.
+    failure: Option<Errno>,
 }
 
 impl Sinks {
     pub(super) fn new() -> Self {
-        Self { stdout: io::stdout(), stderr: io::stderr(), closed: [false; 2] }
+        Self { stdout: io::stdout(), stderr: io::stderr(), closed: [false; 2], failure: None }
     }
 
     /// The descriptor of a stream.
@@ -44,6 +46,12 @@ impl Sinks {
         self.closed[index(stream)] = true;
     }
 
+    /// Why a part of the output could not be written, if that happened. A reader that is gone is no
+    /// failure.
+    pub(super) fn failure(&self) -> Option<Errno> {
+        self.failure
+    }
+
     /// Writes bytes to a stream. If its reader is gone, or the stream cannot be written, the rest is
     /// dropped: the exit status of the command is still due.
     pub(super) fn write(&mut self, stream: OutputStream, mut bytes: &[u8]) {
@@ -57,7 +65,12 @@ impl Sinks {
                     // An error shows at the next attempt to write.
                     let _ = poll(&mut wanted, None);
                 }
-                Err(_) => self.close(stream),
+                Err(error) => {
+                    if error != Errno::PIPE {
+                        self.failure.get_or_insert(error);
+                    }
+                    self.close(stream);
+                }
             }
         }
     }
@@ -66,7 +79,10 @@ impl Sinks {
     pub(super) fn write_log(&mut self, log: &OutputLog) {
         let mut buffer = Vec::new();
         for run in log.runs() {
-            let Ok(run) = run else { return };
+            let Ok(run) = run else {
+                self.failure.get_or_insert(Errno::IO);
+                return;
+            };
             let mut at = run.range.start;
             while at < run.range.end && !self.is_closed(run.stream) {
                 let left = usize::try_from(run.range.end - at).unwrap_or(usize::MAX);
@@ -77,7 +93,10 @@ impl Sinks {
                         at += read as u64;
                     }
                     // The file system failed after it had accepted the bytes.
-                    Ok(0) | Err(_) => return,
+                    Ok(0) | Err(_) => {
+                        self.failure.get_or_insert(Errno::IO);
+                        return;
+                    }
                 }
             }
         }

@@ -9,13 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::process::{Command, Stdio};
 
-use lro_spool::OutputStream;
+use lro_spool::{OutputLog, OutputStream};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{
     OptionalActions, OutputModes, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
+
+use super::sink::Sinks;
 
 /// The size that is requested for pipes: the most that the system grants to every user.
 #[cfg(target_os = "linux")]
@@ -73,10 +75,13 @@ impl Wiring {
         }
     }
 
-    /// The stream that a descriptor is printed to.
-    pub(super) fn descriptor_stream(self) -> OutputStream {
+    /// The stream that the descriptor of `log` is printed to: one with a reader who expects output.
+    pub(super) fn descriptor_stream(self, log: &OutputLog, sinks: &Sinks) -> OutputStream {
+        let has_output = |stream| log.stream_len(stream) > 0;
+        let is_usable = has_output(OutputStream::Stdout) && !sinks.is_closed(OutputStream::Stdout);
         match self {
             Self::Separate { stdout: false, .. } => OutputStream::Stderr,
+            _ if !is_usable && has_output(OutputStream::Stderr) => OutputStream::Stderr,
             _ => OutputStream::Stdout,
         }
     }
