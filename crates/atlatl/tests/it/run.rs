@@ -322,7 +322,8 @@ fn output_that_cannot_be_written_is_an_error() {
     assert_eq!(ran.status.code(), Some(1), "{}", text(&ran.stderr));
     assert!(text(&ran.stderr).starts_with("error: cannot write the output: "));
     // The status of a command that failed itself stays.
-    let ran = in_shell(&program, &format!("{executable} run --shell 'echo hi; exit 4' > /dev/full"));
+    let ran =
+        in_shell(&program, &format!("{executable} run --shell 'echo hi; exit 4' > /dev/full"));
     assert_eq!((ran.status.code(), text(&ran.stderr)), (Some(4), ""));
     // Slow enough for a log, which is kept.
     let line = format!("{executable} run --shell 'echo a; sleep 0.2; echo b' > /dev/full");

@@ -163,13 +163,7 @@ impl Report<'_> {
             return None;
         }
         let start = self.log.len().saturating_sub(TAIL_BYTES);
-        let bytes = read_range(self.log, start, self.log.len())?;
-        let text = String::from_utf8_lossy(&bytes);
-        // The first line is likely incomplete.
-        let text = text.split_once('\n').map_or(&*text, |(_, rest)| rest);
-        let lines: Vec<&str> = text.lines().collect();
-        let last = &lines[lines.len().saturating_sub(MAX_TAIL_LINES)..];
-        Some(escape_invisible(&last.join("\n")).into_owned())
+        last_lines(&read_range(self.log, start, self.log.len())?)
     }
 
     /// Short messages on standard error, if the descriptor is of standard output alone.
@@ -188,6 +182,21 @@ impl Report<'_> {
     }
 }
 
+/// The last lines of an output that ends with `bytes`; `None` if they are empty.
+fn last_lines(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end_matches(['\n', '\r']);
+    let Some((_, whole_lines)) = text.split_once('\n') else {
+        // One long line: its end. A character may be cut at its beginning.
+        let end = text.trim_start_matches(char::REPLACEMENT_CHARACTER);
+        return (!end.is_empty()).then(|| escape_invisible(&format!("\u{2026}{end}")).into_owned());
+    };
+    // The first line is likely incomplete.
+    let lines: Vec<&str> = whole_lines.lines().collect();
+    let last = &lines[lines.len().saturating_sub(MAX_TAIL_LINES)..];
+    Some(escape_invisible(&last.join("\n")).into_owned())
+}
+
 /// The bytes of a log from `start` to `end`; `None` if they cannot be read.
 fn read_range(log: &OutputLog, start: u64, end: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(end - start).ok()?];
@@ -199,4 +208,30 @@ fn read_range(log: &OutputLog, start: u64, end: u64) -> Option<Vec<u8>> {
         }
     }
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_whole_or_the_end_of_a_long_one() {
+        let last = |text: &str| last_lines(text.as_bytes());
+        assert_eq!(last("cut\none\ntwo\n").as_deref(), Some("one\ntwo"));
+        assert_eq!(last("cut\r\none\r\ntwo\r\n\n").as_deref(), Some("one\ntwo"));
+        assert_eq!(last("cut\none").as_deref(), Some("one"));
+        assert_eq!(
+            last("the end of a long line").as_deref(),
+            Some("\u{2026}the end of a long line")
+        );
+        assert_eq!(
+            last("the end of a long line\n").as_deref(),
+            Some("\u{2026}the end of a long line")
+        );
+        assert_eq!(last_lines(b"\xa9 cut\n").as_deref(), Some("\u{2026} cut"));
+        assert_eq!(last("\n\n\n"), None);
+        let many: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let last = last(&many.join("\n")).unwrap();
+        assert_eq!((last.lines().count(), last.starts_with("80\n")), (MAX_TAIL_LINES, true));
+    }
 }
