@@ -114,6 +114,14 @@ impl Stores {
         Some(Arc::new(store))
     }
 
+    /// Opens the scope's folder in the other private directory, if it exists.
+    pub(crate) fn open_alternate(&self) -> Option<DirSpool> {
+        let SpoolDir { path, options } = self.alternate.as_ref()?;
+        DirSpool::existing(path, options.clone()).ok().flatten()?;
+        // Not the one above: it covers a single folder, whose size would be recorded as that of all.
+        DirSpool::open(path, options.clone()).ok()
+    }
+
     /// The spool that stores results of `operation`.
     pub(crate) fn spool_for(&self, operation: &Operation) -> Arc<dyn Spool> {
         let SpoolDir { path, options } =

@@ -118,8 +118,9 @@ impl<'a> OutputStore<'a> {
         log: &Arc<OutputLog>,
         scanned: Option<ScannedPayload>,
     ) -> Outcome {
+        let Ok(spool) = self.spool() else { return Outcome::Failed };
         let config = self.config_for(call);
-        let outcome = self.store_log(call, log, scanned, &config);
+        let outcome = self.store_log(spool, call, log, scanned, &config);
         self.clean_up();
         outcome
     }
@@ -137,15 +138,20 @@ impl<'a> OutputStore<'a> {
         if !abandoned {
             return;
         }
-        let Ok(logs) = self.spool().and_then(DirSpool::abandoned_logs) else { return };
         let call = OutputCall { tool: SHELL_TOOL, command: Some(INTERRUPTED) };
-        for log in logs.into_iter().filter(|log| !log.is_empty()).map(Arc::new) {
-            // Whatever its size: it was printed nowhere.
-            let mut config = self.settings.config.clone();
-            config.prompt.offload.enabled = true;
-            config.proxy.policy = fixed_policy(call.tool, Policy::Fixed(FixedPolicy::Offload));
-            if !matches!(self.store_log(call, &log, None, &config), Outcome::Offloaded(_)) {
-                log.keep();
+        // Whatever its size: it was printed nowhere.
+        let mut config = self.settings.config.clone();
+        config.prompt.offload.enabled = true;
+        config.proxy.policy = fixed_policy(call.tool, Policy::Fixed(FixedPolicy::Offload));
+        for spool in self.spool().ok().cloned().into_iter().chain(self.stores.open_alternate()) {
+            let Ok(mut logs) = spool.abandoned_logs() else { continue };
+            // At once: a command that has just created its log waits for the lock.
+            logs.retain(|log| !log.is_empty());
+            for log in logs.into_iter().map(Arc::new) {
+                let outcome = self.store_log(&spool, call, &log, None, &config);
+                if !matches!(outcome, Outcome::Offloaded(_)) {
+                    log.keep();
+                }
             }
         }
     }
@@ -155,14 +161,15 @@ impl<'a> OutputStore<'a> {
         self.ledger.failures()
     }
 
+    /// Stores the output in `log`, a file of `spool`.
     fn store_log(
         &self,
+        spool: &DirSpool,
         call: OutputCall<'_>,
         log: &Arc<OutputLog>,
         scanned: Option<ScannedPayload>,
         config: &Config,
     ) -> Outcome {
-        let Ok(spool) = self.spool() else { return Outcome::Failed };
         let is_mixed = [OutputStream::Stdout, OutputStream::Stderr]
             .into_iter()
             .all(|stream| log.stream_len(stream) > 0);

@@ -116,6 +116,29 @@ fn small_output_survives_too() {
 }
 
 #[test]
+fn output_in_the_other_directory_survives_too() {
+    let program = Program::new();
+    let ready = program.path("work/ready");
+    let dir = format!("prompt.offload.output_dir={}", program.path("tmp").display());
+    let line = "echo elsewhere; sleep 0.3; : > ready; exec sleep 30";
+    let mut child = program
+        .command(&["run", "--set", &dir, "--shell", line])
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the command does not start", || ready.exists());
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    // Results are in the home directory by default, and in the temporary one where that is not writable.
+    let listed = program.run(&["results", "list"]).json();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    let reference = listed[0]["ref"].as_str().unwrap();
+    assert_eq!(program.run(&["results", "show", reference, "--original"]).stdout, "elsewhere\n");
+}
+
+#[test]
 fn the_log_of_a_running_command_is_left_alone() {
     let program = Program::new();
     let ready = program.path("work/ready");
