@@ -315,6 +315,20 @@ fn a_reader_that_closes_early_ends_the_command() {
 }
 
 #[test]
+fn a_blocked_sigchld_does_not_hold_the_run() {
+    let program = Program::new();
+    let block = "env --block-signal=CHLD";
+    if !in_shell(&program, &format!("{block} true")).status.success() {
+        eprintln!("a_blocked_sigchld_does_not_hold_the_run: skipped, env cannot block signals");
+        return;
+    }
+    let executable = env!("CARGO_BIN_EXE_atlatl");
+    let line = format!("timeout 60 {block} {executable} run --shell 'echo hi; exit 3'");
+    let ran = in_shell(&program, &line);
+    assert_eq!((text(&ran.stdout), ran.status.code()), ("hi\n", Some(3)));
+}
+
+#[test]
 fn output_that_cannot_be_written_is_an_error() {
     let program = Program::new();
     let executable = env!("CARGO_BIN_EXE_atlatl");

@@ -1,6 +1,7 @@
 //! The command as a process: starts it, reads its output, forwards signals, and waits for its end.
 
 use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -87,7 +88,8 @@ pub(super) fn run(
         (started, _) => started?,
     };
     let pid = Pid::from_child(&child);
-    let mut run = Run { child, pid, sources, signals, buffer: vec![0; READ_BYTES], wiring };
+    let exit = open_exit(pid);
+    let mut run = Run { child, pid, exit, sources, signals, buffer: vec![0; READ_BYTES], wiring };
     let ended = run.finish(capture, sinks);
     Ok(Finished { ended, left: run.sources })
 }
@@ -104,9 +106,23 @@ pub(super) fn is_unknown_format(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
 }
 
+/// A descriptor that becomes readable when the command ends. Without one, only SIGCHLD reports the end,
+/// and the process that started this one may have blocked it.
+#[cfg(target_os = "linux")]
+fn open_exit(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_exit(_: Pid) -> Option<OwnedFd> {
+    None
+}
+
 struct Run {
     child: Child,
     pid: Pid,
+    /// Becomes readable when the command ends, where the system has that.
+    exit: Option<OwnedFd>,
     sources: Vec<Source>,
     signals: SignalQueue,
     buffer: Vec<u8>,
@@ -118,6 +134,8 @@ struct Run {
 struct Ready {
     sources: Vec<bool>,
     signals: bool,
+    /// The command has ended.
+    exit: bool,
     /// Streams of this process that have no reader any more.
     closed: Vec<OutputStream>,
 }
@@ -144,8 +162,8 @@ impl Run {
                 sinks.close(stream);
                 self.sources.retain(|source| source.stream != stream);
             }
-            if ready.signals
-                && let Some(ended) = self.handle_signals()
+            if (ready.signals || ready.exit)
+                && let Some(ended) = self.handle_signals(ready.exit)
             {
                 self.signals.release();
                 self.read_turn(&[true; 2], capture, sinks);
@@ -163,6 +181,7 @@ impl Run {
             Shown::Live => Vec::new(),
             Shown::AtEnd => self.sources.iter().map(|source| source.stream).collect(),
         };
+        polled.extend(self.exit.iter().map(|exit| PollFd::new(exit, PollFlags::IN)));
         for stream in &watched {
             polled.push(PollFd::from_borrowed_fd(sinks.descriptor(*stream), PollFlags::empty()));
         }
@@ -178,10 +197,12 @@ impl Run {
         }
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
         let (signals, rest) = polled.split_at(1);
-        let (sources, readers) = rest.split_at(self.sources.len());
+        let (sources, rest) = rest.split_at(self.sources.len());
+        let (exit, readers) = rest.split_at(usize::from(self.exit.is_some()));
         let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         Ready {
             signals: signals.iter().any(is_ready),
+            exit: exit.iter().any(is_ready),
             sources: sources.iter().map(is_ready).collect(),
             closed: watched
                 .into_iter()
@@ -192,9 +213,9 @@ impl Run {
         }
     }
 
-    /// Forwards signals. Returns how the command ended, if it did.
-    fn handle_signals(&mut self) -> Option<Ended> {
-        let mut child_changed = false;
+    /// Forwards signals. Returns how the command ended, if it did. `child_changed` is true if that is
+    /// known without a signal.
+    fn handle_signals(&mut self, mut child_changed: bool) -> Option<Ended> {
         for signal in self.signals.arrived() {
             match signal {
                 Arrived::Child => child_changed = true,
