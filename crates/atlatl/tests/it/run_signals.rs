@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     os::unix::process::ExitStatusExt as _,
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
@@ -11,7 +12,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::program::Program;
+use crate::program::{Program, terminal};
 
 /// The time limit for anything that a test waits for, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -60,6 +61,39 @@ fn signals_reach_the_command() {
         let (stdout, status) = output(child);
         assert_eq!((&*stdout, status.code()), (&*format!("got {name}\n"), Some(9)));
     }
+}
+
+/// A program with a full screen cancels a command with a signal, in the foreground of its terminal.
+#[test]
+fn an_interrupt_by_a_program_in_raw_mode_reaches_the_command() {
+    let setsid = Path::new("/usr/bin/setsid");
+    if !setsid.exists() {
+        eprintln!("an_interrupt_by_a_program_in_raw_mode: skipped, there is no setsid");
+        return;
+    }
+    let program = Program::new();
+    let ready = program.path("work/ready");
+    let trap = "trap \"echo got; exit 9\" INT; : > ready; while :; do sleep 0.02; done";
+    let executable = env!("CARGO_BIN_EXE_atlatl");
+    let line = format!("stty -isig; echo $$ > pid; exec {executable} run --shell '{trap}'");
+    let same = program.command(&[]);
+    let (_person, terminal) = terminal();
+    let child = Command::new(setsid)
+        .args(["-c", "/bin/sh", "-c", &line])
+        .current_dir(program.path("work"))
+        .env_clear()
+        .envs(same.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", "/usr/bin:/bin")
+        .stdin(Stdio::from(terminal))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("the command does not start", || ready.exists());
+    let pid = std::fs::read_to_string(program.path("work/pid")).unwrap();
+    kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::INT).unwrap();
+    let (stdout, status) = output(child);
+    assert_eq!((&*stdout, status.code()), ("got\n", Some(9)));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getpgrp, kill_process, setrlimit};
-use rustix::termios::tcgetpgrp;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getpgrp, getpid, kill_process, setrlimit};
+use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
@@ -16,6 +16,8 @@ use signal_hook::{flag, low_level};
 
 /// Signals that end or inform a process. They are forwarded to the command.
 const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+/// Signals that only inform. After the command has ended, there is nothing to inform about.
+const INFORMING: [i32; 2] = [SIGUSR1, SIGUSR2];
 /// Signals that a terminal sends to its foreground process group, which the command is in.
 const FROM_KEYBOARD: [i32; 2] = [SIGINT, SIGQUIT];
 
@@ -45,7 +47,7 @@ impl SignalQueue {
         let is_ignored = |signal: &&i32| ignored & (1 << (**signal - 1)) != 0;
         let forwarded = FORWARDED.iter().filter(|signal| !is_ignored(signal));
         let released = Arc::default();
-        for signal in forwarded.clone() {
+        for signal in forwarded.clone().filter(|signal| !INFORMING.contains(signal)) {
             flag::register_conditional_default(*signal, Arc::clone(&released))?;
         }
         let (read, write) = UnixStream::pair()?;
@@ -54,7 +56,8 @@ impl SignalQueue {
         Ok(Self { delivery, released })
     }
 
-    /// Gives the signals their default action back: the command has ended, and they are for this process.
+    /// Gives the signals that end a process their default action back: the command has ended, and they
+    /// are for this process. The others are ignored: this process is storing the output.
     pub(super) fn release(&self) {
         self.released.store(true, Ordering::Relaxed);
     }
@@ -78,7 +81,7 @@ impl AsFd for SignalQueue {
 
 /// Sends a signal to the command, unless the terminal has sent it there.
 pub(super) fn forward(signal: i32, command: Pid) {
-    if FROM_KEYBOARD.contains(&signal) && is_in_foreground() {
+    if FROM_KEYBOARD.contains(&signal) && may_come_from_keyboard() {
         return;
     }
     if let Some(signal) = Signal::from_named_raw(signal) {
@@ -92,10 +95,12 @@ pub(super) fn announce_window_size(command: Pid) {
     let _ = kill_process(command, Signal::WINCH);
 }
 
-/// Whether this process is in the foreground process group of its terminal.
-fn is_in_foreground() -> bool {
-    let terminal = File::open("/dev/tty");
-    terminal.is_ok_and(|terminal| tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()))
+/// Whether the keyboard of the terminal sends signals to this process: it is in the foreground process
+/// group, and the terminal is not in raw mode, in which only a program can have sent the signal.
+fn may_come_from_keyboard() -> bool {
+    let Ok(terminal) = File::open("/dev/tty") else { return false };
+    tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp())
+        && tcgetattr(&terminal).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ISIG))
 }
 
 /// The set of ignored signals: bit 0 is signal 1. Empty where the system does not tell.
@@ -106,11 +111,32 @@ fn ignored_signals() -> u64 {
 }
 
 /// Ends this process by the signal that ended the command, without a core file of its own. Returns if
-/// the signal ends no process.
+/// the signal does not end this process.
 pub(super) fn die_by(signal: i32) {
+    // No signal ends the first process of a container, and the emulation would abort.
+    if getpid().is_init() {
+        return;
+    }
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
     let _ = low_level::emulate_default_handler(signal);
     // Signals without a name are not emulated, and have their default action here.
     let _ = low_level::raise(signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_informs_does_not_end_a_process_that_stores_output() {
+        let mut queue = SignalQueue::new().unwrap();
+        low_level::raise(SIGUSR1).unwrap();
+        assert!(queue.arrived().contains(&Arrived::Forward(SIGUSR1)));
+        queue.release();
+        // The default action would end this test.
+        for signal in INFORMING {
+            low_level::raise(signal).unwrap();
+        }
+    }
 }
