@@ -6,7 +6,10 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use lro::{Delivered, IdSeed, Offloader, ScannedPayload, ToolCall, WhiteSpace};
+use lro::{
+    Delivered, Event, EventKind, EventSink as _, IdSeed, Offloader, ScannedPayload, ToolCall,
+    WhiteSpace,
+};
 use lro_core::config::Config;
 use lro_core::payload;
 use lro_core::records::{Content, Detected};
@@ -17,7 +20,7 @@ use lro_core::{
 };
 use lro_spool::{DirSpool, LogSpool, OutputLog, OutputStream, ResultInfo, SpoolError};
 
-use crate::error::Error;
+use crate::error::{Error, with_causes};
 use crate::hook::guidance::Guidance;
 use crate::hook::policy;
 use crate::ledger_sink::LedgerSink;
@@ -118,9 +121,10 @@ impl<'a> OutputStore<'a> {
         log: &Arc<OutputLog>,
         scanned: Option<ScannedPayload>,
     ) -> Outcome {
-        let Ok(spool) = self.spool() else { return Outcome::Failed };
-        let config = self.config_for(call);
-        let outcome = self.store_log(spool, call, log, scanned, &config);
+        let outcome = match self.spool() {
+            Ok(spool) => self.store_log(spool, call, log, scanned, &self.config_for(call)),
+            Err(error) => self.failed(call, &error),
+        };
         self.clean_up();
         outcome
     }
@@ -156,6 +160,12 @@ impl<'a> OutputStore<'a> {
         }
     }
 
+    /// Publishes that an output of `call` could not be stored.
+    pub(crate) fn publish_failure(&self, call: OutputCall<'_>, error: String) {
+        let kind = EventKind::OffloadWriteFailed { tool: call.tool.to_owned(), error };
+        self.ledger.publish(Event::without_result(IdSeed::from_system().now, kind));
+    }
+
     /// Why outputs could not be stored, since the last call.
     pub(crate) fn failures(&self) -> Vec<String> {
         self.ledger.failures()
@@ -180,9 +190,10 @@ impl<'a> OutputStore<'a> {
             (stdout, scanned, WhiteSpace::Insignificant)
         } else {
             let payload = log.payload();
-            let scanned = scanned.map_or_else(|| ScannedPayload::read(&payload), Ok);
-            let Ok(scanned) = scanned else { return Outcome::Failed };
-            (payload, scanned, WhiteSpace::Significant)
+            match scanned.map_or_else(|| ScannedPayload::read(&payload), Ok) {
+                Ok(scanned) => (payload, scanned, WhiteSpace::Significant),
+                Err(error) => return self.failed(call, &error),
+            }
         };
         let spool = Arc::new(LogSpool::new(spool.clone(), &payload));
         let offloader = self.offloader(spool, config);
@@ -190,6 +201,11 @@ impl<'a> OutputStore<'a> {
         let delivered =
             offloader.deliver_scanned(tool_call(call), &payload, scanned, white_space, seed);
         outcome(delivered)
+    }
+
+    fn failed(&self, call: OutputCall<'_>, error: &dyn std::error::Error) -> Outcome {
+        self.publish_failure(call, with_causes(error));
+        Outcome::Failed
     }
 
     fn spool(&self) -> Result<&DirSpool, SpoolError> {

@@ -221,12 +221,21 @@ fn what_cannot_be_stored_is_printed_unchanged() {
         let program = Program::new();
         let other = [&["run"], settings, &["--set", "proxy.policy.Bash=offload", "--", "pwd"]];
         run(&program, &other.concat());
+        let ledger = program.path("home/.local/state/atlatl/ledger.jsonl");
+        let _ = fs::remove_file(&ledger);
         let args = [&["run"], settings, &["--shell", line]].concat();
         let ran = run(&program, &args);
         assert_eq!(ran.status.code(), Some(5), "{name}");
         assert_eq!(text(&ran.stderr), "e\n", "{name}");
         assert!(ran.stdout == plain.stdout, "{name}: {} bytes", ran.stdout.len());
         assert_eq!(leftovers(&program), [""; 0], "{name}");
+        let events = fs::read_to_string(&ledger).unwrap();
+        assert_eq!(events.matches("OffloadWriteFailed").count(), 1, "{name}: {events}");
+        // Slow enough for a log, but too small to be stored in any case.
+        fs::remove_file(&ledger).unwrap();
+        let args = [&["run"], settings, &["--shell", "echo a; sleep 0.1"]].concat();
+        assert_eq!(text(&run(&program, &args).stdout), "a\n", "{name}");
+        assert!(!ledger.exists(), "{name}");
     }
 }
 

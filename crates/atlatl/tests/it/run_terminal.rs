@@ -83,6 +83,16 @@ fn large_output_is_shown_and_stored() {
 }
 
 #[test]
+fn a_failure_to_store_is_noted() {
+    let program = Program::new();
+    let args = ["run", "--set", "proxy.dir=/dev/null/results", "--", "seq", "1", "60000"];
+    let (shown, status) = on_terminal(program.command(&args));
+    assert!(status.success());
+    let end = &shown[shown.rfind("60000\r\n").unwrap()..];
+    assert!(end.contains("the output could not be stored: "), "{end}");
+}
+
+#[test]
 fn only_the_redirected_stream_is_held_back() {
     let program = Program::new();
     let line = "test -t 1 && echo terminal || echo pipe; test -t 2 && echo terminal >&2";

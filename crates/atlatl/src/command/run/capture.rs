@@ -4,17 +4,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lro_spool::{OutputLog, OutputStream};
+use lro_spool::{OutputLog, OutputStream, SpoolError};
 
 use super::scanner::Scanner;
 use super::sink::Sinks;
 use super::wiring::Shown;
+use crate::error::with_causes;
 use crate::stored_output::{Outcome, OutputCall, OutputStore, StoredOutput};
 
 /// The bytes of output that are held in memory.
 const MAX_MEMORY_BYTES: usize = 64 * 1024;
 /// How long output is held in memory only. Most commands are shorter, and need no file.
 const MAX_MEMORY_TIME: Duration = Duration::from_millis(50);
+
+/// The error of an output that a panic prevented from being stored.
+const PANIC_MESSAGE: &str = "internal error: storing the output panicked";
 
 /// The output of a command.
 pub(super) struct Capture<'a> {
@@ -24,6 +28,10 @@ pub(super) struct Capture<'a> {
     held: Held,
     /// When the first output arrived.
     since: Option<Instant>,
+    /// The bytes of the output so far.
+    total: u64,
+    /// Why the output is not in a log.
+    failure: Option<SpoolError>,
     /// Whether the log stays, because a part of the output could not be printed.
     is_log_kept: bool,
 }
@@ -62,7 +70,8 @@ pub(super) enum Ending {
 impl<'a> Capture<'a> {
     pub(super) fn new(store: &'a OutputStore<'a>, call: OutputCall<'a>, shown: Shown) -> Self {
         let held = Held::Memory(Memory::default());
-        Self { store, call, shown, held, since: None, is_log_kept: false }
+        let (since, failure) = (None, None);
+        Self { store, call, shown, held, since, total: 0, failure, is_log_kept: false }
     }
 
     /// Takes the first `read` bytes of `buffer`, which the command wrote to `stream`. The buffer may be
@@ -79,6 +88,7 @@ impl<'a> Capture<'a> {
             sinks.write(stream, bytes);
         }
         self.since.get_or_insert_with(Instant::now);
+        self.total += read as u64;
         match &mut self.held {
             Held::Memory(memory) => {
                 memory.push(stream, bytes);
@@ -86,14 +96,14 @@ impl<'a> Capture<'a> {
                     self.save(sinks);
                 }
             }
-            Held::Log(logged) => {
-                if logged.log.append(stream, bytes).is_ok() {
-                    logged.scanner.feed_buffer(buffer, read);
-                } else {
+            Held::Log(logged) => match logged.log.append(stream, bytes) {
+                Ok(()) => logged.scanner.feed_buffer(buffer, read),
+                Err(error) => {
+                    self.failure = Some(error);
                     self.pass_through(sinks);
                     self.print(stream, &buffer[..read], sinks);
                 }
-            }
+            },
             Held::Nowhere => self.print(stream, bytes, sinks),
         }
     }
@@ -117,8 +127,11 @@ impl<'a> Capture<'a> {
     fn save(&mut self, sinks: &mut Sinks) {
         let Held::Memory(memory) = &self.held else { return };
         match memory.save(self.store) {
-            Some(logged) => self.held = Held::Log(Box::new(logged)),
-            None => self.pass_through(sinks),
+            Ok(logged) => self.held = Held::Log(Box::new(logged)),
+            Err(error) => {
+                self.failure = Some(error);
+                self.pass_through(sinks);
+            }
         }
     }
 
@@ -177,7 +190,11 @@ impl<'a> Capture<'a> {
         let offload =
             AssertUnwindSafe(|| self.store.offload_log(self.call, &log, scanner.finish()));
         // A panic costs the descriptor, never the output. Its report is on standard error.
-        match catch_unwind(offload).unwrap_or(Outcome::Failed) {
+        let outcome = catch_unwind(offload).unwrap_or_else(|_| {
+            self.store.publish_failure(self.call, PANIC_MESSAGE.to_owned());
+            Outcome::Failed
+        });
+        match outcome {
             Outcome::Offloaded(stored) => Ending::Stored(stored, log),
             Outcome::Unchanged | Outcome::Failed => {
                 self.print_log(&log, sinks);
@@ -186,7 +203,13 @@ impl<'a> Capture<'a> {
         }
     }
 
+    /// The ending of an output that is not stored.
     fn printed(&self) -> Ending {
+        if let Some(error) = &self.failure
+            && !self.store.is_always_inline(self.call, self.total)
+        {
+            self.store.publish_failure(self.call, with_causes(error));
+        }
         if self.is_log_kept { Ending::Kept } else { Ending::Printed }
     }
 }
@@ -214,14 +237,14 @@ impl Memory {
         self.pieces().for_each(|(stream, piece)| sinks.write(stream, piece));
     }
 
-    /// Copies the output to a new log; `None` if it cannot be written.
-    fn save(&self, store: &OutputStore<'_>) -> Option<Logged> {
-        let log = store.create_log().ok()?;
+    /// Copies the output to a new log.
+    fn save(&self, store: &OutputStore<'_>) -> Result<Logged, SpoolError> {
+        let log = store.create_log()?;
         let mut logged = Logged { log, scanner: Scanner::new() };
         for (stream, piece) in self.pieces() {
-            logged.log.append(stream, piece).ok()?;
+            logged.log.append(stream, piece)?;
             logged.scanner.feed(piece);
         }
-        Some(logged)
+        Ok(logged)
     }
 }
