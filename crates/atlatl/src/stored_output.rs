@@ -3,7 +3,7 @@
 //! An [`OutputStore`] decides about an output by the same thresholds and policies as the proxy, stores it
 //! with an [`Offloader`], and adapts the descriptor to a reader with a shell.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use lro::{
@@ -78,6 +78,8 @@ pub(crate) struct OutputStore<'a> {
     stores: Stores,
     ledger: Arc<LedgerSink>,
     spool: OnceCell<DirSpool>,
+    /// Whether there was an output that may be stored. Others must not take longer.
+    may_sweep: Cell<bool>,
 }
 
 impl<'a> OutputStore<'a> {
@@ -90,7 +92,8 @@ impl<'a> OutputStore<'a> {
     ) -> Result<Self, Error> {
         let stores = Stores::from_settings(settings, scope)?;
         let ledger = Arc::new(LedgerSink::new(settings, source));
-        Ok(Self { settings, stores, ledger, spool: OnceCell::new() })
+        let (spool, may_sweep) = (OnceCell::new(), Cell::new(false));
+        Ok(Self { settings, stores, ledger, spool, may_sweep })
     }
 
     /// Whether every output of `call` with at most `bytes` bytes stays unchanged. Cheap: reads and opens
@@ -121,12 +124,19 @@ impl<'a> OutputStore<'a> {
         log: &Arc<OutputLog>,
         scanned: Option<ScannedPayload>,
     ) -> Outcome {
-        let outcome = match self.spool() {
+        self.may_sweep.set(true);
+        match self.spool() {
             Ok(spool) => self.store_log(spool, call, log, scanned, &self.config_for(call)),
             Err(error) => self.failed(call, &error),
-        };
-        self.clean_up();
-        outcome
+        }
+    }
+
+    /// Removes expired results if that is due (f22). For the end of a command, when everything is
+    /// printed. Failures there must not fail the command.
+    pub(crate) fn clean_up(&self) {
+        if self.may_sweep.get() {
+            self.stores.sweep_if_due(IdSeed::from_system().now, &*self.ledger);
+        }
     }
 
     /// Stores the output of commands whose `atlatl run` was killed. Their logs stay if that fails.
@@ -228,11 +238,6 @@ impl<'a> OutputStore<'a> {
         let mut config = self.settings.config.clone();
         config.proxy.policy = policies(&config.proxy.policy, call);
         config
-    }
-
-    /// f22: every start removes expired results. Failures there must not fail the command.
-    fn clean_up(&self) {
-        self.stores.sweep_if_due(IdSeed::from_system().now, &*self.ledger);
     }
 }
 

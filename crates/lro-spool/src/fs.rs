@@ -74,6 +74,10 @@ impl DirSpool {
         let whole = DirOptions { scope: None, ..options.clone() };
         match Self::existing(path, whole) {
             Ok(Some(root)) => match &root.0.usage_log {
+                // Writers create the log. A shared temporary directory often has nothing of this user.
+                Some(usage_log) if options.kind == DirKind::Flat && !usage_log.exists() => {
+                    root.0.folder.results().is_ok_and(|names| !names.is_empty())
+                }
                 Some(usage_log) => usage_log.usage(now).is_none_or(|b| b.sweep_is_due(now)),
                 None => true,
             },

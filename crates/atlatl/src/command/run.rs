@@ -178,6 +178,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
         }
     }
     finished.relay(&sinks);
+    store.clean_up();
     match sinks.failure().filter(|_| wiring.shown() == Shown::AtEnd && ended == Ended::Exited(0)) {
         Some(failure) => Err(output_error(failure, is_kept)),
         None => Ok(end_like(ended)),

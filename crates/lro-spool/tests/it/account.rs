@@ -82,6 +82,17 @@ fn g32_offload_cost_does_not_grow_with_stored_results() {
 }
 
 #[test]
+fn a_shared_directory_without_results_needs_no_sweep() {
+    let home = tempfile::tempdir_in(fast()).unwrap();
+    let options = DirOptions::flat().quota(QUOTA);
+    assert!(!DirSpool::sweep_is_due(home.path(), &options, at(0)));
+    let spool = DirSpool::open(home.path(), options.clone()).unwrap();
+    put(&spool, id(1), ROWS).unwrap();
+    fs::remove_file(account(home.path())).unwrap();
+    assert!(DirSpool::sweep_is_due(home.path(), &options, at(0)));
+}
+
+#[test]
 fn g32_a_quota_holds_by_the_account_and_room_is_made() {
     let home = tempfile::tempdir_in(fast()).unwrap();
     let path = home.path().join("spool");
