@@ -16,7 +16,8 @@ use lro_core::records::{Content, Detected};
 use lro_core::threshold::Delivery;
 use lro_core::tokens::{Estimate, Method};
 use lro_core::{
-    Extraction, FixedPolicy, O200k, Operation, Policies, Policy, ResultId, Rules, Threshold, Tokens,
+    Extraction, FixedPolicy, O200k, Operation, Policies, Policy, ResultId, Rules, Threshold,
+    Tokens, assess,
 };
 use lro_spool::{DirSpool, LogSpool, OutputLog, OutputStream, ResultInfo, SpoolError};
 
@@ -99,15 +100,28 @@ impl<'a> OutputStore<'a> {
     /// Whether every output of `call` with at most `bytes` bytes stays unchanged. Cheap: reads and opens
     /// nothing.
     pub(crate) fn is_always_inline(&self, call: OutputCall<'_>, bytes: u64) -> bool {
-        let config = &self.settings.config;
-        let policies = policies(&config.proxy.policy, call);
-        let rules = Rules {
-            enabled: config.prompt.offload.enabled,
-            threshold: Threshold::From(config.proxy.threshold_tokens),
-            policies: &policies,
-        };
+        let policies = policies(&self.settings.config.proxy.policy, call);
         let too_many = |_| Estimate { tokens: Tokens(u64::MAX), method: Method::Counted };
-        rules.decide(call.tool, bytes, too_many).delivery == Delivery::Inline
+        let decision = self.rules(call, &policies).decide(call.tool, bytes, too_many);
+        decision.delivery == Delivery::Inline
+    }
+
+    /// Whether `output`, which is in memory, stays unchanged. Examines it, and opens nothing.
+    pub(crate) fn is_inline(&self, call: OutputCall<'_>, output: &[u8]) -> bool {
+        let policies = policies(&self.settings.config.proxy.policy, call);
+        let assessment = assess(output, call.tool, &self.rules(call, &policies), &O200k);
+        assessment.decision.delivery == Delivery::Inline
+    }
+
+    /// The rules of the [`Offloader`], with the policy of `call`.
+    fn rules<'p>(&self, call: OutputCall<'_>, policies: &'p Policies) -> Rules<'p> {
+        let config = &self.settings.config;
+        let threshold = if Operation::from_tool(call.tool).is_memory() {
+            Threshold::Above(config.prompt.offload.threshold_tokens)
+        } else {
+            Threshold::From(config.proxy.threshold_tokens)
+        };
+        Rules { enabled: config.prompt.offload.enabled, threshold, policies }
     }
 
     /// Creates a log for output that arrives while a command runs.
@@ -296,6 +310,7 @@ fn outcome(delivered: Delivered) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Sources;
 
     fn call(command: Option<&str>) -> OutputCall<'_> {
         OutputCall { tool: SHELL_TOOL, command }
@@ -311,6 +326,21 @@ mod tests {
         for text in ["", "Compiling a v1\nCompiling b v2\n", "error: [\n"] {
             assert!(!may_be_structured(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn an_output_in_memory_is_inline_below_the_threshold() {
+        let sources = Sources::from_process(None, &[]).without_values();
+        let settings = Settings::read(&sources).unwrap();
+        let store = OutputStore::new(&settings, None, "test").unwrap();
+        let numbers = |last: u32| {
+            let numbers: Vec<String> = (1..=last).map(|n| n.to_string()).collect();
+            numbers.join("\n")
+        };
+        let (small, large) = (numbers(3000), numbers(12_000));
+        assert!(!store.is_always_inline(call(None), small.len() as u64));
+        assert!(store.is_inline(call(None), small.as_bytes()));
+        assert!(!store.is_inline(call(None), large.as_bytes()));
     }
 
     #[test]

@@ -174,10 +174,20 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// Decides about the output, and prints it unless it was stored.
-    pub(super) fn finish(mut self, sinks: &mut Sinks) -> Ending {
+    /// Whether the output is printed unchanged. Of output in a log, only its size is considered.
+    fn is_inline(&self) -> bool {
         let bytes = self.len();
         if bytes == 0 || self.store.is_always_inline(self.call, bytes) {
+            return true;
+        }
+        let Held::Memory(memory) = &self.held else { return false };
+        let decide = AssertUnwindSafe(|| self.store.is_inline(self.call, &memory.bytes));
+        catch_unwind(decide).unwrap_or(false)
+    }
+
+    /// Decides about the output, and prints it unless it was stored.
+    pub(super) fn finish(mut self, sinks: &mut Sinks) -> Ending {
+        if self.is_inline() {
             self.pass_through(sinks);
             return self.printed();
         }
