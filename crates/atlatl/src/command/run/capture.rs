@@ -14,6 +14,11 @@ use crate::stored_output::{Outcome, OutputCall, OutputStore, StoredOutput};
 
 /// The bytes of output that are held in memory.
 const MAX_MEMORY_BYTES: usize = 64 * 1024;
+/// The size of the buffer that is read into: what a CPU cache holds while it is written and examined.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// The bytes of output that are examined at a time: a hand-over to the thread that does it costs more
+/// than a small read.
+const MIN_EXAMINED_BYTES: usize = 128 * 1024;
 /// How long output is held in memory only. Most commands are shorter, and need no file.
 const MAX_MEMORY_TIME: Duration = Duration::from_millis(50);
 
@@ -26,6 +31,9 @@ pub(super) struct Capture<'a> {
     call: OutputCall<'a>,
     shown: Shown,
     held: Held,
+    /// The buffer that is read into. The first `filled` bytes are in the log, and wait to be examined.
+    buffer: Vec<u8>,
+    filled: usize,
     /// When the first output arrived.
     since: Option<Instant>,
     /// The bytes of the output so far.
@@ -69,21 +77,29 @@ pub(super) enum Ending {
 
 impl<'a> Capture<'a> {
     pub(super) fn new(store: &'a OutputStore<'a>, call: OutputCall<'a>, shown: Shown) -> Self {
-        let held = Held::Memory(Memory::default());
-        let (since, failure) = (None, None);
-        Self { store, call, shown, held, since, total: 0, failure, is_log_kept: false }
+        Self {
+            store,
+            call,
+            shown,
+            held: Held::Memory(Memory::default()),
+            buffer: vec![0; BUFFER_BYTES],
+            filled: 0,
+            since: None,
+            total: 0,
+            failure: None,
+            is_log_kept: false,
+        }
     }
 
-    /// Takes the first `read` bytes of `buffer`, which the command wrote to `stream`. The buffer may be
-    /// exchanged for another one.
-    pub(super) fn take(
-        &mut self,
-        stream: OutputStream,
-        buffer: &mut Vec<u8>,
-        read: usize,
-        sinks: &mut Sinks,
-    ) {
-        let bytes = &buffer[..read];
+    /// The space for the next bytes of the output.
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.filled..]
+    }
+
+    /// Takes the first `read` bytes of [`space`](Self::space), which the command wrote to `stream`.
+    pub(super) fn take(&mut self, stream: OutputStream, read: usize, sinks: &mut Sinks) {
+        let end = self.filled + read;
+        let bytes = &self.buffer[self.filled..end];
         if self.shown == Shown::Live {
             sinks.write(stream, bytes);
         }
@@ -97,15 +113,31 @@ impl<'a> Capture<'a> {
                 }
             }
             Held::Log(logged) => match logged.log.append(stream, bytes) {
-                Ok(()) => logged.scanner.feed_buffer(buffer, read),
+                Ok(()) => {
+                    self.filled = end;
+                    if end >= MIN_EXAMINED_BYTES {
+                        self.examine();
+                    }
+                }
                 Err(error) => {
                     self.failure = Some(error);
                     self.pass_through(sinks);
-                    self.print(stream, &buffer[..read], sinks);
+                    self.print(stream, &self.buffer[self.filled..end], sinks);
+                    self.filled = 0;
                 }
             },
             Held::Nowhere => self.print(stream, bytes, sinks),
         }
+    }
+
+    /// Examines the bytes that wait for it.
+    fn examine(&mut self) {
+        if let Held::Log(logged) = &mut self.held
+            && self.filled > 0
+        {
+            logged.scanner.feed_buffer(&mut self.buffer, self.filled);
+        }
+        self.filled = 0;
     }
 
     /// The time until the output in memory must be saved, if there is any.
@@ -192,6 +224,7 @@ impl<'a> Capture<'a> {
             return self.printed();
         }
         self.save(sinks);
+        self.examine();
         let Held::Log(logged) = std::mem::replace(&mut self.held, Held::Nowhere) else {
             return self.printed();
         };

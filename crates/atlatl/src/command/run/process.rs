@@ -16,8 +16,6 @@ use super::signals::{self, Arrived, SignalQueue};
 use super::sink::Sinks;
 use super::wiring::{Shown, Source, Wiring};
 
-/// The bytes that are read at a time: what a CPU cache holds while they are written and examined.
-const READ_BYTES: usize = 256 * 1024;
 /// The most bytes of a stream that are read in one turn: what a pipe holds. What the command wrote before
 /// something else to the other stream is then read before it, and after the end of the command nothing of
 /// it is left, although a process that it left behind may write without end.
@@ -89,7 +87,7 @@ pub(super) fn run(
     };
     let pid = Pid::from_child(&child);
     let exit = open_exit(pid);
-    let mut run = Run { child, pid, exit, sources, signals, buffer: vec![0; READ_BYTES], wiring };
+    let mut run = Run { child, pid, exit, sources, signals, wiring };
     let ended = run.finish(capture, sinks);
     Ok(Finished { ended, left: run.sources })
 }
@@ -125,7 +123,6 @@ struct Run {
     exit: Option<OwnedFd>,
     sources: Vec<Source>,
     signals: SignalQueue,
-    buffer: Vec<u8>,
     wiring: Wiring,
 }
 
@@ -245,7 +242,7 @@ impl Run {
             let mut total = 0;
             let mut outcome = ReadOutcome::Empty;
             while *is_ready && total < MAX_TURN_BYTES {
-                outcome = read(&mut source, &mut self.buffer, capture, sinks);
+                outcome = read(&mut source, capture, sinks);
                 match outcome {
                     ReadOutcome::Bytes(read) => total += read,
                     ReadOutcome::Empty | ReadOutcome::End => break,
@@ -260,16 +257,11 @@ impl Run {
 }
 
 /// Reads once from a source.
-fn read(
-    source: &mut Source,
-    buffer: &mut Vec<u8>,
-    capture: &mut Capture<'_>,
-    sinks: &mut Sinks,
-) -> ReadOutcome {
-    match source.file.read(buffer) {
+fn read(source: &mut Source, capture: &mut Capture<'_>, sinks: &mut Sinks) -> ReadOutcome {
+    match source.file.read(capture.space()) {
         Ok(0) => ReadOutcome::End,
         Ok(read) => {
-            capture.take(source.stream, buffer, read, sinks);
+            capture.take(source.stream, read, sinks);
             ReadOutcome::Bytes(read)
         }
         Err(error) => match error.kind() {
