@@ -74,21 +74,30 @@ impl Settings {
         let (mut layers, files) = read_layers(sources);
         let mut entries = merge(std::mem::take(&mut layers.entries));
         let mut problems = std::mem::take(&mut layers.problems);
-        if let Err(invalid) = Config::from_values(values(&entries)) {
-            for value in invalid {
-                let invalid_section = section(&value.key).to_owned();
-                problems.push(problem_for(value, &entries));
-                entries.retain(|entry| {
-                    entry.origin != Origin::Default && section(entry.key.name) != invalid_section
-                });
-                entries = merge(entries);
+        let checked = match Config::from_values(values(&entries)) {
+            Ok(config) => Some(config),
+            Err(invalid) => {
+                for value in invalid {
+                    let invalid_section = section(&value.key).to_owned();
+                    problems.push(problem_for(value, &entries));
+                    entries.retain(|entry| {
+                        entry.origin != Origin::Default
+                            && section(entry.key.name) != invalid_section
+                    });
+                    entries = merge(entries);
+                }
+                None
             }
-        }
+        };
         let (on_command_line, ignored): (Vec<_>, Vec<_>) =
             problems.into_iter().partition(|problem| *problem.origin() == Origin::Flag);
         Problems::into_result(on_command_line)?;
         let tightened = apply_strictest_values(&mut entries, &ignored);
-        let settings = Self::new(layers, entries, files, sources)?;
+        let settings = match checked.filter(|_| tightened.is_empty()) {
+            Some(config) => Self::with_config(config, layers, entries, files, sources),
+            // The entries have changed since.
+            None => Self::new(layers, entries, files, sources)?,
+        };
         let mut notes = ignored_notes(&ignored, &tightened);
         notes.extend(settings.project_notes());
         Ok((settings, notes))
@@ -111,14 +120,25 @@ impl Settings {
         let config = Config::from_values(values(&entries)).map_err(|invalid| {
             invalid.into_iter().map(|value| problem_for(value, &entries)).collect::<Problems>()
         })?;
-        Ok(Self {
+        Ok(Self::with_config(config, layers, entries, files, sources))
+    }
+
+    /// The settings with `config`, which `entries` result in.
+    fn with_config(
+        config: Config,
+        layers: LayerEntries,
+        entries: Vec<SettingEntry>,
+        files: Vec<(String, FileState)>,
+        sources: &Sources,
+    ) -> Self {
+        Self {
             config,
             entries,
             untrusted: layers.untrusted,
             trust: layers.project_trust,
             files,
             surroundings: sources.surroundings.clone(),
-        })
+        }
     }
 
     /// Entries of a project's file that do not apply because the user does not trust it.
