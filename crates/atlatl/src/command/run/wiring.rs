@@ -59,7 +59,10 @@ impl Wiring {
         if stdout.is_terminal() {
             return Some(Self::Terminal { with_stderr: same && stderr.is_terminal() });
         }
-        let is_read = |stream: &dyn AsFd| !is_null(stream);
+        let null = open_null();
+        // The null device has no reader.
+        let is_read =
+            |stream: &dyn AsFd| null.as_ref().is_none_or(|null| !is_same_file(stream, null));
         match (is_read(&stdout), is_read(&stderr) && !stderr.is_terminal()) {
             (false, false) => None,
             (true, true) if same => Some(Self::Merged),
@@ -191,10 +194,8 @@ fn is_same_file(one: impl AsFd, other: impl AsFd) -> bool {
     appends(&one) == appends(&other) && position(&one) == position(&other)
 }
 
-/// Whether a descriptor is the null device, which has no reader.
-fn is_null(stream: &dyn AsFd) -> bool {
-    let null = File::options().write(true).open("/dev/null");
-    let is_device =
-        |file: &File| file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device());
-    null.is_ok_and(|null| is_device(&null) && is_same_file(stream.as_fd(), &null))
+/// The null device, if it is one.
+fn open_null() -> Option<File> {
+    let null = File::options().write(true).open("/dev/null").ok()?;
+    null.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device()).then_some(null)
 }
