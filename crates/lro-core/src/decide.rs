@@ -158,6 +158,9 @@ fn estimate_payload(
         return estimate_binary(detected);
     }
     let limit = threshold.tokens().0.saturating_add(1);
+    if tokenizer.always_exceeds(payload.bytes(), limit) {
+        return estimate_beyond(payload, detected, limit, tokenizer);
+    }
     // f36: a payload that cannot be read must never count as small.
     let Ok(start) = start(payload) else { return tokens::count(detected.measure, "", tokenizer) };
     let counted = match tokenizer.count_till(&start, limit) {
@@ -170,13 +173,20 @@ fn estimate_payload(
     };
     match counted {
         Ok(Some(tokens)) => Estimate { tokens, method: Method::Counted },
-        // Certainly beyond the threshold; a sample gives a rough figure.
-        Ok(None) => {
-            let estimate = tokens::count(detected.measure, &sample(payload), tokenizer);
-            Estimate { tokens: estimate.tokens.max(Tokens(limit)), ..estimate }
-        }
+        Ok(None) => estimate_beyond(payload, detected, limit, tokenizer),
         Err(_) => tokens::count(detected.measure, "", tokenizer),
     }
+}
+
+/// The estimate for a payload that is certainly beyond the threshold: a sample gives a rough figure.
+fn estimate_beyond(
+    payload: &dyn Payload,
+    detected: &Detected,
+    limit: u64,
+    tokenizer: &dyn Tokenizer,
+) -> Estimate {
+    let estimate = tokens::count(detected.measure, &sample(payload), tokenizer);
+    Estimate { tokens: estimate.tokens.max(Tokens(limit)), ..estimate }
 }
 
 /// The estimate for binary data, which clients get as base64: four characters for three bytes, and
@@ -366,6 +376,44 @@ mod tests {
                 assert_eq!(assessment.decision.delivery, Delivery::Offload, "{tool}");
             }
         }
+    }
+
+    /// A payload in a file, which counts the bytes read from it.
+    #[cfg(feature = "tokenizer")]
+    struct Counted<'a>(&'a [u8], std::cell::Cell<usize>);
+
+    #[cfg(feature = "tokenizer")]
+    impl Payload for Counted<'_> {
+        fn bytes(&self) -> u64 {
+            self.0.len() as u64
+        }
+
+        fn whole(&self) -> Option<&[u8]> {
+            None
+        }
+
+        fn chunk_at<'a>(&'a self, at: u64, _: &'a mut Vec<u8>) -> Result<&'a [u8], Unreadable> {
+            let rest = &self.0[usize::try_from(at).unwrap_or(usize::MAX).min(self.0.len())..];
+            let chunk = &rest[..rest.len().min(4096)];
+            self.1.set(self.1.get() + chunk.len());
+            Ok(chunk)
+        }
+    }
+
+    #[cfg(feature = "tokenizer")]
+    #[test]
+    fn a_large_text_is_sampled_and_not_read() {
+        let policies = Policies::default();
+        let rules =
+            Rules { enabled: true, threshold: Threshold::From(10_000), policies: &policies };
+        let text = "some words and a number 12345\n".repeat(200_000);
+        let detected = Detected::detect(text.as_bytes());
+        let payload = Counted(text.as_bytes(), std::cell::Cell::new(0));
+        let sampled = assess_payload(&payload, detected, "fetch", &rules, &crate::O200k);
+        assert_eq!(sampled.decision.delivery, Delivery::Offload);
+        assert!(payload.1.get() < 512 * 1024, "{} bytes read", payload.1.get());
+        let in_memory = assess(text.as_bytes(), "fetch", &rules, &crate::O200k);
+        assert_eq!(sampled.estimate, in_memory.estimate);
     }
 
     #[test]

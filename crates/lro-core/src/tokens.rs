@@ -120,9 +120,17 @@ impl AddAssign for Measure {
 /// # Contract
 /// - `count_till` returns the exact count, or `None` as soon as the count exceeds `limit`.
 /// - A tokenizer that cannot count returns [`TokenizerFailed`]; it never returns a guess.
+/// - If `always_exceeds` is true for a length, `count_till` returns `None` for every text of it.
 pub trait Tokenizer {
     /// Counts the tokens of `text`, up to `limit`.
     fn count_till(&self, text: &str, limit: u64) -> Result<Option<Tokens>, TokenizerFailed>;
+
+    /// Whether every text of `bytes` bytes has more than `limit` tokens, because no token is longer
+    /// than a certain length. Such a text need not be read.
+    fn always_exceeds(&self, bytes: u64, limit: u64) -> bool {
+        let _ = (bytes, limit);
+        false
+    }
 }
 
 /// The tokenizer could not count.

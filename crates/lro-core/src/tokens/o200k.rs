@@ -40,10 +40,10 @@ pub struct O200k;
 
 impl Tokenizer for O200k {
     fn count_till(&self, text: &str, limit: u64) -> Result<Option<Tokens>, TokenizerFailed> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        if text.len().div_ceil(MAX_TOKEN_LEN) > limit {
+        if self.always_exceeds(text.len() as u64, limit) {
             return Ok(None);
         }
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut encoder = Encoder::default();
         let mut count = 0;
         for piece in Pieces::new(text) {
@@ -53,6 +53,10 @@ impl Tokenizer for O200k {
             }
         }
         Ok(Some(Tokens(count as u64)))
+    }
+
+    fn always_exceeds(&self, bytes: u64, limit: u64) -> bool {
+        bytes.div_ceil(MAX_TOKEN_LEN as u64) > limit
     }
 }
 
