@@ -52,6 +52,8 @@ pub struct OutputLog {
     bytes_by_stream: [u64; 2],
     stream: OutputStream,
     synced_to: u64,
+    /// Whether early writeback is left out.
+    is_sync_deferred: bool,
     unchecked: u64,
     /// Whether the files stay when this is dropped.
     kept: AtomicBool,
@@ -135,6 +137,7 @@ impl OutputLog {
             bytes_by_stream: [0; 2],
             stream: OutputStream::Stdout,
             synced_to: 0,
+            is_sync_deferred: false,
             unchecked: 0,
             kept: AtomicBool::new(false),
         }
@@ -182,12 +185,21 @@ impl OutputLog {
         }
         self.bytes = end;
         self.bytes_by_stream[stream.index()] += bytes.len() as u64;
-        if self.bytes - self.synced_to >= SYNC_AHEAD_BYTES {
+        // With a second stream, the log is a part of the result in any case.
+        let is_deferred = self.is_sync_deferred && self.order.is_none();
+        if !is_deferred && self.bytes - self.synced_to >= SYNC_AHEAD_BYTES {
             // A hint, so that the commit has less to wait for.
             let _ = self.shared.options.os.begin_sync(self.file.as_fd(), self.synced_to);
             self.synced_to = self.bytes;
         }
         Ok(())
+    }
+
+    /// Leaves out early writeback while `is_deferred` is true: for output that is probably stored in
+    /// another file, such as JSON lines, so that the log is deleted. When it is false again, writeback
+    /// begins for everything.
+    pub fn defer_sync(&mut self, is_deferred: bool) {
+        self.is_sync_deferred = is_deferred;
     }
 
     /// Notes that the next bytes are of `stream`, before they are written.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lro_core::ResultId;
 use lro_core::payload::{Payload, each_piece};
@@ -13,7 +14,8 @@ use lro_spool::{
     restore_stream, store, store_payload,
 };
 
-use crate::fixture::{HOUR, ROWS, at, entries, id, id_at, private, put, what};
+use crate::fixture::{HOUR, ROWS, at, entries, fast, id, id_at, private, put, what};
+use crate::step_os::{Side, StepOs};
 
 use OutputStream::{Stderr, Stdout};
 
@@ -256,6 +258,37 @@ fn a_quota_covers_a_log_before_it_is_renamed() {
     let log = Arc::new(written(&spool, id(2), &[(Stdout, &bytes[..])]));
     let stored = store_log(&spool, &log.payload(), id(3), true);
     assert!(matches!(stored, Err(EncodeError::Spool(SpoolError::Full { .. }))), "{stored:?}");
+}
+
+#[test]
+fn a_log_that_will_be_deleted_is_not_written_back_early() {
+    let home = tempfile::tempdir_in(fast()).unwrap();
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&syncs);
+    let watch = move |step: &'static str, side: Side| {
+        if (step, side) == ("begin_sync", Side::Before) {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    };
+    let options = DirOptions::private().quota(Quota::NONE).os(Arc::new(StepOs(watch)));
+    let spool = DirSpool::open(&home.path().join("spool"), options).unwrap();
+    let megabyte = vec![b'x'; 1 << 20];
+    let mut log = spool.create_log(id(1)).unwrap();
+    log.defer_sync(true);
+    for _ in 0..9 {
+        log.append(Stdout, &megabyte).unwrap();
+    }
+    assert_eq!(syncs.load(Ordering::SeqCst), 0);
+    log.defer_sync(false);
+    log.append(Stdout, b"text").unwrap();
+    assert_eq!(syncs.load(Ordering::SeqCst), 1);
+    log.defer_sync(true);
+    log.append(Stderr, b"a message").unwrap();
+    for _ in 0..8 {
+        log.append(Stdout, &megabyte).unwrap();
+    }
+    assert_eq!(syncs.load(Ordering::SeqCst), 2, "both streams are kept");
 }
 
 /// Writes and stores on an operating system that fails at call `n`. Returns whether it failed.

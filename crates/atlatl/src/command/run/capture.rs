@@ -112,20 +112,25 @@ impl<'a> Capture<'a> {
                     self.save(sinks);
                 }
             }
-            Held::Log(logged) => match logged.log.append(stream, bytes) {
-                Ok(()) => {
-                    self.filled = end;
-                    if end >= MIN_EXAMINED_BYTES {
-                        self.examine();
+            Held::Log(logged) => {
+                // A log that will be deleted needs no writeback: a killed process loses nothing that
+                // is in the page cache.
+                logged.log.defer_sync(logged.scanner.is_json_lines());
+                match logged.log.append(stream, bytes) {
+                    Ok(()) => {
+                        self.filled = end;
+                        if end >= MIN_EXAMINED_BYTES {
+                            self.examine();
+                        }
+                    }
+                    Err(error) => {
+                        self.failure = Some(error);
+                        self.pass_through(sinks);
+                        self.print(stream, &self.buffer[self.filled..end], sinks);
+                        self.filled = 0;
                     }
                 }
-                Err(error) => {
-                    self.failure = Some(error);
-                    self.pass_through(sinks);
-                    self.print(stream, &self.buffer[self.filled..end], sinks);
-                    self.filled = 0;
-                }
-            },
+            }
             Held::Nowhere => self.print(stream, bytes, sinks),
         }
     }

@@ -1,6 +1,8 @@
 //! The first pass over the output while it is read: beside the reader, once there is much of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -16,10 +18,11 @@ const MAX_QUEUED_BUFFERS: usize = 16;
 pub(super) struct Scanner {
     state: State,
     bytes: u64,
+    is_json_lines: Arc<AtomicBool>,
 }
 
 enum State {
-    Here(Box<Detector>),
+    Here(Box<Examination>),
     Thread(ScanThread),
     /// The detector panicked. The output itself is not affected.
     Lost,
@@ -29,12 +32,43 @@ struct ScanThread {
     buffers: SyncSender<(Vec<u8>, usize)>,
     /// Buffers that can be filled again.
     used: Receiver<Vec<u8>>,
-    thread: JoinHandle<Box<Detector>>,
+    thread: JoinHandle<Box<Examination>>,
+}
+
+/// The first pass, with what is known before its end.
+#[derive(Default)]
+struct Examination {
+    detector: Detector,
+    /// Whether the first line is a compact record; `None` before the first bytes.
+    begins_with_record: Option<bool>,
+    /// Whether the output seems to be JSON lines, whose records restore it byte for byte.
+    is_json_lines: Arc<AtomicBool>,
+}
+
+impl Examination {
+    fn feed(&mut self, bytes: &[u8]) {
+        let begins = self.begins_with_record.get_or_insert_with(|| begins_with_record(bytes));
+        self.detector.feed(bytes);
+        let is_json_lines = *begins && self.detector.may_be_json();
+        self.is_json_lines.store(is_json_lines, Ordering::Relaxed);
+    }
 }
 
 impl Scanner {
     pub(super) fn new() -> Self {
-        Self { state: State::Here(Box::new(Detector::with_stats())), bytes: 0 }
+        let is_json_lines: Arc<AtomicBool> = Arc::default();
+        let examination = Examination {
+            detector: Detector::with_stats(),
+            begins_with_record: None,
+            is_json_lines: Arc::clone(&is_json_lines),
+        };
+        Self { state: State::Here(Box::new(examination)), bytes: 0, is_json_lines }
+    }
+
+    /// Whether the output seems to be JSON lines, as far as it was examined. The records then restore it
+    /// byte for byte, and nothing else of it is kept. A guess by the first line, for a hint only.
+    pub(super) fn is_json_lines(&self) -> bool {
+        self.is_json_lines.load(Ordering::Relaxed)
     }
 
     /// Examines the next bytes.
@@ -47,12 +81,14 @@ impl Scanner {
     pub(super) fn feed_buffer(&mut self, buffer: &mut Vec<u8>, read: usize) {
         self.bytes += read as u64;
         self.state = match std::mem::replace(&mut self.state, State::Lost) {
-            State::Here(detector) if self.bytes > BACKGROUND_THRESHOLD_BYTES => start(detector),
+            State::Here(examination) if self.bytes > BACKGROUND_THRESHOLD_BYTES => {
+                start(examination)
+            }
             state => state,
         };
         match &mut self.state {
-            State::Here(detector) => {
-                let feed = AssertUnwindSafe(|| detector.feed(&buffer[..read]));
+            State::Here(examination) => {
+                let feed = AssertUnwindSafe(|| examination.feed(&buffer[..read]));
                 if catch_unwind(feed).is_err() {
                     self.state = State::Lost;
                 }
@@ -72,49 +108,63 @@ impl Scanner {
 
     /// The outcome; `None` if the output must be examined again.
     pub(super) fn finish(self) -> Option<ScannedPayload> {
-        let detector = match self.state {
-            State::Here(detector) => detector,
+        let examination = match self.state {
+            State::Here(examination) => examination,
             State::Thread(ScanThread { buffers, thread, .. }) => {
                 drop(buffers);
                 thread.join().ok()?
             }
             State::Lost => return None,
         };
-        Some(ScannedPayload::from_detector(*detector))
+        Some(ScannedPayload::from_detector(examination.detector))
     }
 }
 
-/// Moves a detector to a thread, if one can be started.
-fn start(detector: Box<Detector>) -> State {
+/// Moves an examination to a thread, if one can be started.
+fn start(examination: Box<Examination>) -> State {
     let (buffers, taken) = sync_channel(MAX_QUEUED_BUFFERS);
     let (recycle, used) = channel();
-    // Sent separately, so that the detector is not lost if the thread cannot be started.
-    let (hand_over, handed) = channel::<Box<Detector>>();
+    // Sent separately, so that it is not lost if the thread cannot be started.
+    let (hand_over, handed) = channel::<Box<Examination>>();
     let scan = move || {
-        let detector = handed.recv().unwrap_or_default();
-        examine(detector, &taken, &recycle)
+        let examination = handed.recv().unwrap_or_default();
+        examine(examination, &taken, &recycle)
     };
     match thread::Builder::new().name("output_scanner".to_owned()).spawn(scan) {
         Ok(thread) => {
             // The thread is receiving.
-            let _ = hand_over.send(detector);
+            let _ = hand_over.send(examination);
             State::Thread(ScanThread { buffers, used, thread })
         }
-        Err(_) => State::Here(detector),
+        Err(_) => State::Here(examination),
     }
 }
 
 fn examine(
-    mut detector: Box<Detector>,
+    mut examination: Box<Examination>,
     buffers: &Receiver<(Vec<u8>, usize)>,
     recycle: &Sender<Vec<u8>>,
-) -> Box<Detector> {
+) -> Box<Examination> {
     for (buffer, read) in buffers {
-        detector.feed(&buffer[..read]);
+        examination.feed(&buffer[..read]);
         // The reader may be gone.
         let _ = recycle.send(buffer);
     }
-    detector
+    examination
+}
+
+/// Whether the first line of an output is a JSON object without white space between its values.
+fn begins_with_record(output: &[u8]) -> bool {
+    let Some(end) = output.iter().position(|byte| *byte == b'\n') else { return false };
+    let line = &output[..end];
+    let (mut in_string, mut is_escaped) = (false, false);
+    let is_compact = |byte: &u8| {
+        let is_quote = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        in_string ^= is_quote;
+        in_string || !byte.is_ascii_whitespace()
+    };
+    line.starts_with(b"{") && line.ends_with(b"}") && line.iter().all(is_compact)
 }
 
 #[cfg(test)]
@@ -140,15 +190,30 @@ mod tests {
     }
 
     #[test]
+    fn json_lines_are_recognised_until_a_line_is_not_json() {
+        let mut scanner = Scanner::new();
+        scanner.feed(b"{\"n\":1,\"t\":\"a \\\" b\"}\n{\"n\":2");
+        assert!(scanner.is_json_lines());
+        scanner.feed(b"}\nno more\n");
+        assert!(!scanner.is_json_lines());
+        // Records of the others do not restore every byte.
+        for text in ["{\"n\": 1}\n{\"n\":2}\n", "[1,2]\n", "{\n\"n\":1}\n", "{\"n\":1}", "text\n"] {
+            let mut scanner = Scanner::new();
+            scanner.feed(text.as_bytes());
+            assert!(!scanner.is_json_lines(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_thread_that_panics_does_not_stop_the_reader() {
         let (buffers, taken) = sync_channel::<(Vec<u8>, usize)>(1);
         let (_recycle, used) = channel();
-        let thread = thread::spawn(move || -> Box<Detector> {
+        let thread = thread::spawn(move || -> Box<Examination> {
             drop(taken);
             panic!("on purpose");
         });
-        let mut scanner =
-            Scanner { state: State::Thread(ScanThread { buffers, used, thread }), bytes: 0 };
+        let state = State::Thread(ScanThread { buffers, used, thread });
+        let mut scanner = Scanner { state, bytes: 0, is_json_lines: Arc::default() };
         let mut buffer = vec![0; 100];
         while !matches!(scanner.state, State::Lost) {
             scanner.feed_buffer(&mut buffer, 100);
