@@ -27,7 +27,7 @@ use crate::tokens::{Measure, Tokens};
 const COMPACT_LIMIT_TOKENS: u64 = 850;
 /// The token budget of the field list in a compact descriptor, and of the tables of a document with
 /// several.
-const FIELDS_BUDGET_TOKENS: u64 = 140;
+const FIELDS_BUDGET_TOKENS: u64 = 165;
 /// The least of it that is for the field list.
 const MIN_FIELDS_BUDGET_TOKENS: u64 = 80;
 

@@ -183,8 +183,7 @@ pub fn in_one_line(
                 None => format!(
                     "lro_extract(ref=\"{reference}\", sql=\"SELECT <field>, count(*) FROM results \
                      GROUP BY 1\") or WHERE <field> = '<value>'; nested: <field> ->> '$.<inner>'. jq: \
-                     query=\"\u{2026}\" per record, whole=true over all. with={{\"b\":\"lro:\u{2026}\"}} \
-                     adds a result"
+                     query=\"\u{2026}\" per record, whole=true over all"
                 ),
             },
         ),

@@ -368,9 +368,10 @@ fn a_descriptor_goes_where_the_output_would_go() {
     let printed = fs::read(program.path("work/err")).unwrap();
     let found = reference(&printed);
     assert_eq!(stream(&program, &found, "stderr"), plain("seq 1 60000").stdout);
-    // A reader that has closed standard output gets nothing.
-    let line =
-        format!("{executable} run --shell 'echo a; sleep 0.5; seq 1 60000 >&2' 2> err | true");
+    // A reader that closes standard output gets nothing. It stays until something was written there:
+    // the signal of a closed pipe would end the command.
+    let command = "echo a; sleep 1.5; seq 1 60000 >&2";
+    let line = format!("{executable} run --shell '{command}' 2> err | sleep 0.7");
     in_shell(&program, &line);
     let printed = fs::read(program.path("work/err")).unwrap();
     let found = reference(&printed);

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::battery::{Battery, Call, Question};
 use super::hint::call_in;
 use super::reply::Reply;
+use crate::SplitMix64;
 
 /// How long one response may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -75,7 +76,7 @@ pub struct KindReport {
     pub kind: String,
     /// The kind, in a few words.
     pub about: String,
-    /// The tokens of the descriptor.
+    /// The tokens of the descriptor, with the least favourable of many ids.
     pub descriptor_tokens: u64,
     /// The same without preview, `lro.around` and `lro.notes`.
     pub lean_descriptor_tokens: u64,
@@ -250,8 +251,8 @@ impl Session {
         Ok(KindReport {
             kind: battery.kind.clone(),
             about: battery.about.clone(),
-            descriptor_tokens: count(&descriptor.to_string()),
-            lean_descriptor_tokens: count(&lean.to_string()),
+            descriptor_tokens: most_tokens(&descriptor.to_string(), &reference, count),
+            lean_descriptor_tokens: most_tokens(&lean.to_string(), &reference, count),
             questions,
             attempts,
         })
@@ -364,4 +365,24 @@ fn text_of(result: &Value) -> String {
 
 fn shown(call: &Call) -> String {
     format!("{} {}", call.tool, Value::Object(call.arguments.clone()))
+}
+
+/// The most tokens of a descriptor over many references: ids are random, and their tokens differ.
+fn most_tokens(descriptor: &str, reference: &str, count: &dyn Fn(&str) -> u64) -> u64 {
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    const ID_CHARS: usize = 26;
+    const RANDOM_CHARS: usize = 16;
+    const SAMPLES: u64 = 64;
+    let id = reference.trim_start_matches("lro:");
+    if id.len() != ID_CHARS {
+        return count(descriptor);
+    }
+    let time = &id[..ID_CHARS - RANDOM_CHARS];
+    let tokens = (0..SAMPLES).map(|seed| {
+        let mut random = SplitMix64::new(seed);
+        let digit = |_| char::from(DIGITS[usize::try_from(random.next_u64() % 32).unwrap_or(0)]);
+        let other: String = time.chars().chain((0..RANDOM_CHARS).map(digit)).collect();
+        count(&descriptor.replace(id, &other))
+    });
+    tokens.max().unwrap_or_default()
 }

@@ -122,7 +122,7 @@ fn a_connection_that_saw_trouble_shows_the_next_tenant_nothing_of_it() {
     let database = migrated(server);
     let mut options = options(server, APP, &database);
     options.connections = 1;
-    options.statement_timeout = Duration::from_millis(50);
+    options.statement_timeout = Duration::from_millis(250);
     let postgres = Postgres::open(&options).unwrap();
     let tenants = filled(&postgres);
     let mut backends = Vec::new();
