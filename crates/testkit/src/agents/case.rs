@@ -14,7 +14,7 @@ const BINARY_BYTES: usize = 200_000;
 /// The file of [`Case::Binary`] in the working directory.
 pub(super) const BINARY_FILE: &str = "binary.dat";
 /// The script of [`Case::LargeFailure`] in the working directory.
-pub(super) const FAILING_FILE: &str = "tests.sh";
+pub(super) const FAILING_FILE: &str = "check";
 pub(super) const FAILING_SCRIPT: &[u8] = b"#!/bin/sh\nseq 1 60000\nexit 3\n";
 
 /// A kind of tool output.
@@ -62,7 +62,7 @@ impl Case {
         Some(match self {
             Self::Small => "printf 'one\\ntwo\\n'",
             Self::LargeSuccess => "seq 1 60000",
-            Self::LargeFailure => "./tests.sh",
+            Self::LargeFailure => "./check",
             Self::Binary => "cat binary.dat",
             Self::FiftyMegabytes => "seq 1 6388888",
             Self::Mcp => return None,
