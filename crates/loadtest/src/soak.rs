@@ -65,6 +65,14 @@ const SOAKS: &[Soak] = &[
         filter: "test(/^fidelity::prop_/)",
     },
     Soak {
+        name: "rewrite",
+        shows: "a command that a hook rewrites has the same effect in sh, bash and zsh",
+        cases: 10_000,
+        unit: "lines",
+        packages: &["atlatl-lro"],
+        filter: "test(/^rewrite::a_rewritten_line/)",
+    },
+    Soak {
         name: "mif-forms",
         shows: "a memory survives export and import in its three forms",
         cases: 100_000,

@@ -124,7 +124,7 @@ fn read_tree(root: &Path, directory: &Path, files: &mut BTreeMap<String, String>
 }
 
 /// Writes a script for `sh`.
-pub(super) fn write_script(path: &Path, body: &str) {
+fn write_script(path: &Path, body: &str) {
     fs::write(path, format!("#!/bin/sh\n{body}")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
