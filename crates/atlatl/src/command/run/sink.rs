@@ -87,17 +87,13 @@ impl Sinks {
             while at < run.range.end && !self.is_closed(run.stream) {
                 let left = usize::try_from(run.range.end - at).unwrap_or(usize::MAX);
                 buffer.resize(left.min(PRINT_CHUNK_BYTES), 0);
-                match log.read_at(at, &mut buffer) {
-                    Ok(read @ 1..) => {
-                        self.write(run.stream, &buffer[..read]);
-                        at += read as u64;
-                    }
+                let Ok(read @ 1..) = log.read_at(at, &mut buffer) else {
                     // The file system failed after it had accepted the bytes.
-                    Ok(0) | Err(_) => {
-                        self.failure.get_or_insert(Errno::IO);
-                        return;
-                    }
-                }
+                    self.failure.get_or_insert(Errno::IO);
+                    return;
+                };
+                self.write(run.stream, &buffer[..read]);
+                at += read as u64;
             }
         }
     }
