@@ -25,8 +25,8 @@ mod syntax_tree;
 mod uninstall;
 
 pub use self::hooks::{
-    HOOK_CLIENTS, HookClient, HookEntry, HookFormat, HookOutcome, has_own_hook, hook_commands,
-    install_hooks, uninstall_hooks,
+    CAPTURE, HOOK_CLIENTS, HookClient, HookEntry, HookFormat, HookOutcome, has_own_hook,
+    hook_commands, install_hooks, uninstall_hooks,
 };
 pub use self::install::{
     InstallOptions, InstallOutcome, LaunchSpec, install, launches, wrappable_urls,

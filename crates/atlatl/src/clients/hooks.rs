@@ -115,7 +115,7 @@ impl HookClient {
                 text: format!(
                     "{{\"matcher\": \"*\", \"hooks\": [{{\"name\": \"atlatl\", \"type\": \"command\", \
                      \"command\": {}, \"timeout\": 10000}}]}}",
-                    quote(&line("after-tool"))
+                    quote(&captured(&bare("after-tool")))
                 ),
             }],
             "copilot" => vec![HookEntry {
@@ -278,13 +278,22 @@ pub fn has_own_hook(text: &str) -> bool {
     text.lines().any(is_own_command)
 }
 
+/// The beginning of a line by which Gemini CLI starts the hook.
+pub const CAPTURE: &str = "answer=$(";
+
+/// A line that starts `command` without the streams of the host. At its timeout, Gemini CLI ends the shell
+/// alone, and then waits until nothing has its streams open.
+fn captured(command: &str) -> String {
+    format!("{CAPTURE}{command} 2>/dev/null) && printf %s \"$answer\" || true")
+}
+
 /// Whether a line starts a hook of Atlatl: `atlatl hook CLIENT`, also by a path, in quotes or with a package
 /// launcher.
 fn is_own_command(line: &str) -> bool {
     line.match_indices(HOOK_COMMAND).any(|(at, command)| {
         let client = line[at + command.len()..].split([' ', '"', '\'']).next();
         let program = line[..at].trim_end_matches(['\'', '"', '\\']);
-        let name = program.rsplit(['/', ' ', '\'', '"']).next().unwrap_or_default();
+        let name = program.rsplit(['/', ' ', '\'', '"', '(']).next().unwrap_or_default();
         // A package can have a version: `npx atlatl-lro@1`, `uvx atlatl-lro==1`.
         let name = name.split(['@', '=']).next().unwrap_or_default();
         matches!(name, "atlatl" | "atlatl-lro")
@@ -531,6 +540,7 @@ mod tests {
             "atlatl hook codex post-tool-use || true",
             "/opt/atlatl-0.1.0/bin/atlatl hook claude-code pre-tool-use",
             "'/a b/it'\\''s/atlatl' hook gemini after-tool",
+            &captured("atlatl hook gemini after-tool"),
             "npx -y atlatl-lro hook copilot post-tool-use",
             "uvx atlatl-lro==0.1.0 hook claude-code post-tool-use",
             "const COMMAND = \"exec atlatl hook opencode tool.execute.after\"",

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use atlatl_lro::clients::{
-    HOOK_CLIENTS, HomeLayout, HookClient, HookFormat, has_own_hook, hook_commands,
+    CAPTURE, HOOK_CLIENTS, HomeLayout, HookClient, HookFormat, has_own_hook, hook_commands,
 };
 
 use super::client_entry::{DEFAULT_PATH, find_program};
@@ -99,6 +99,7 @@ fn missing_program(agent: &AgentHooks, path: &OsStr) -> Option<Finding> {
     let HookFormat::Settings(_) = agent.client.format else { return None };
     let (_, command) = agent.commands.iter().find(|(_, command)| has_own_hook(command))?;
     // A quoted path has spaces, which are not taken apart here.
+    let command = command.strip_prefix(CAPTURE).unwrap_or(command);
     let program = command.split_whitespace().next().filter(|word| !word.starts_with('\''))?;
     find_program(program, path, Path::new("/")).is_none().then(|| {
         Finding::fault(
