@@ -279,7 +279,7 @@ pub fn has_own_hook(text: &str) -> bool {
 }
 
 /// The beginning of a line by which Gemini CLI starts the hook.
-pub const CAPTURE: &str = "answer=$(";
+pub const CAPTURE: &str = "answer=$(exec ";
 
 /// A line that starts `command` without the streams of the host. At its timeout, Gemini CLI ends the shell
 /// alone, and then waits until nothing has its streams open.

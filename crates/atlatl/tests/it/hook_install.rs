@@ -331,7 +331,7 @@ fn plugins_have_the_version_and_the_commands_of_this_program() {
         let commands = commands(&hooks);
         assert!(!commands.is_empty(), "{name}");
         for command in commands {
-            let hook = command.trim_start_matches("answer=$(").split(" 2>").next().unwrap();
+            let hook = command.trim_start_matches("answer=$(exec ").split(" 2>").next().unwrap();
             let words: Vec<&str> = hook.trim_end_matches(" || true").split(' ').collect();
             assert_eq!(words[0], "atlatl");
             let run = program.run_with_input(&words[1..], b"{}");
