@@ -379,7 +379,7 @@ fn a_descriptor_goes_where_the_output_would_go() {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_is_not_stored() {
+fn a_stream_without_a_reader_is_not_stored() {
     let program = Program::new();
     let mut command = with_path(program.command(&["run", "--shell", "seq 1 60000; echo e >&2"]));
     let ran = command.stdin(Stdio::null()).stdout(Stdio::null()).output().unwrap();

@@ -314,11 +314,6 @@ impl Detector {
         skipped
     }
 
-    /// Whether the payload may be JSON, as far as it has arrived.
-    pub fn may_be_json(&self) -> bool {
-        matches!(self.state, State::Json(_))
-    }
-
     /// Ends the payload and returns its format.
     pub fn finish(self) -> Detected {
         self.finish_with_stats().0

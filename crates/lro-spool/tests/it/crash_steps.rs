@@ -50,7 +50,7 @@ fn spool(home: &Path, os: Arc<dyn Os>) -> DirSpool {
 }
 
 /// What the child says, in a file that outlives it: one line in one write.
-fn say(home: &Path, line: &str) {
+pub(crate) fn say(home: &Path, line: &str) {
     let mut said = File::options().append(true).create(true).open(home.join("said")).unwrap();
     said.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
@@ -200,16 +200,16 @@ fn whole(spool: &DirSpool, id: ResultId, context: &str) {
     assert_eq!(text, TEXT.as_bytes(), "{context}: {id}");
 }
 
-/// Kills at call 1, 2, 3 and so on, until a child comes to its end.
-fn each_step(side: Side) -> Vec<Fallen> {
+/// Kills at call 1, 2, 3 and so on, until a child comes to its end. `fall` runs one child in its own
+/// directory, and says whether it died.
+pub(crate) fn each_step<T>(fall: impl Fn(&Path, u64) -> (T, bool)) -> Vec<T> {
     let homes = tempfile::tempdir_in(fast()).unwrap();
     let mut all = Vec::new();
     for number in 1.. {
         let home = homes.path().join(number.to_string());
         fs::create_dir(&home).unwrap();
-        let fallen = fall(&home, side, number);
+        let (fallen, died) = fall(&home, number);
         fs::remove_dir_all(&home).unwrap();
-        let died = fallen.step.is_some();
         all.push(fallen);
         if !died {
             break;
@@ -218,11 +218,19 @@ fn each_step(side: Side) -> Vec<Fallen> {
     all
 }
 
+fn each_fall(side: Side) -> Vec<Fallen> {
+    each_step(|home, number| {
+        let fallen = fall(home, side, number);
+        let died = fallen.step.is_some();
+        (fallen, died)
+    })
+}
+
 #[test]
 fn crash_at_each_step_leaves_whole_results_and_nothing_after_the_next_start() {
     let sides = std::thread::scope(|threads| {
         [Side::Before, Side::After]
-            .map(|side| threads.spawn(move || each_step(side)))
+            .map(|side| threads.spawn(move || each_fall(side)))
             .map(|thread| thread.join().unwrap())
     });
     for all in &sides {

@@ -1,8 +1,7 @@
 //! Crashes at each step of storing a command's output: every byte is in a log or in a result.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -18,8 +17,8 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use OutputStream::{Stderr, Stdout};
 
-use crate::crash_steps::starting;
-use crate::fixture::{ROWS, at, entries, fast, id, what};
+use crate::crash_steps::{each_step, say, starting};
+use crate::fixture::{ROWS, at, entries, id, what};
 use crate::step_os::{Side, StepOs};
 
 const CHILD: &str = "ATLATL_TEST_LOG_STEPS_HOME";
@@ -40,12 +39,6 @@ fn spool(home: &Path, options: DirOptions) -> DirSpool {
     // A limit, so that there is a usage log.
     let quota = Quota { max_files: 99, ..Quota::NONE };
     DirSpool::open(&home.join("spool"), options.quota(quota)).unwrap()
-}
-
-/// Says a line in a file that outlives the child.
-fn say(home: &Path, line: &str) {
-    let mut said = File::options().append(true).create(true).open(home.join("said")).unwrap();
-    said.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
 fn bytes_of(runs: &[(OutputStream, &[u8])]) -> Vec<u8> {
@@ -171,29 +164,19 @@ fn is_beside(name: &str) -> bool {
     name.ends_with(".meta.json") || name.contains(".part-")
 }
 
-/// Kills at call 1, 2, 3 and so on, until a child comes to its end.
-fn each_step(side: Side) -> Vec<Fallen> {
-    let homes = tempfile::tempdir_in(fast()).unwrap();
-    let mut all = Vec::new();
-    for number in 1.. {
-        let home = homes.path().join(number.to_string());
-        fs::create_dir(&home).unwrap();
-        let fallen = fall(&home, side, number);
-        fs::remove_dir_all(&home).unwrap();
+fn each_fall(side: Side) -> Vec<Fallen> {
+    each_step(|home, number| {
+        let fallen = fall(home, side, number);
         let died = fallen.step.is_some();
-        all.push(fallen);
-        if !died {
-            break;
-        }
-    }
-    all
+        (fallen, died)
+    })
 }
 
 #[test]
 fn crash_at_each_step_loses_no_byte_of_a_log() {
     let sides = std::thread::scope(|threads| {
         [Side::Before, Side::After]
-            .map(|side| threads.spawn(move || each_step(side)))
+            .map(|side| threads.spawn(move || each_fall(side)))
             .map(|thread| thread.join().unwrap())
     });
     let all = || sides.iter().flatten();

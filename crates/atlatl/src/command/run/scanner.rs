@@ -39,17 +39,14 @@ struct ScanThread {
 #[derive(Default)]
 struct Examination {
     detector: Detector,
-    /// Whether the first line is a compact record; `None` before the first bytes.
-    begins_with_record: Option<bool>,
     /// Whether the output seems to be JSON lines, whose records restore it byte for byte.
     is_json_lines: Arc<AtomicBool>,
 }
 
 impl Examination {
     fn feed(&mut self, bytes: &[u8]) {
-        let begins = self.begins_with_record.get_or_insert_with(|| begins_with_record(bytes));
         self.detector.feed(bytes);
-        let is_json_lines = *begins && self.detector.may_be_json();
+        let is_json_lines = self.detector.is_json_lines_so_far();
         self.is_json_lines.store(is_json_lines, Ordering::Relaxed);
     }
 }
@@ -59,14 +56,13 @@ impl Scanner {
         let is_json_lines: Arc<AtomicBool> = Arc::default();
         let examination = Examination {
             detector: Detector::with_stats(),
-            begins_with_record: None,
             is_json_lines: Arc::clone(&is_json_lines),
         };
         Self { state: State::Here(Box::new(examination)), bytes: 0, is_json_lines }
     }
 
     /// Whether the output seems to be JSON lines, as far as it was examined. The records then restore it
-    /// byte for byte, and nothing else of it is kept. A guess by the first line, for a hint only.
+    /// byte for byte, and nothing else of it is kept. Later output can differ.
     pub(super) fn is_json_lines(&self) -> bool {
         self.is_json_lines.load(Ordering::Relaxed)
     }
@@ -151,20 +147,6 @@ fn examine(
         let _ = recycle.send(buffer);
     }
     examination
-}
-
-/// Whether the first line of an output is a JSON object without white space between its values.
-fn begins_with_record(output: &[u8]) -> bool {
-    let Some(end) = output.iter().position(|byte| *byte == b'\n') else { return false };
-    let line = &output[..end];
-    let (mut in_string, mut is_escaped) = (false, false);
-    let is_compact = |byte: &u8| {
-        let is_quote = *byte == b'"' && !is_escaped;
-        is_escaped = *byte == b'\\' && !is_escaped;
-        in_string ^= is_quote;
-        in_string || !byte.is_ascii_whitespace()
-    };
-    line.starts_with(b"{") && line.ends_with(b"}") && line.iter().all(is_compact)
 }
 
 #[cfg(test)]
