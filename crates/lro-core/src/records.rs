@@ -16,6 +16,7 @@
 
 mod base64;
 mod detect;
+mod first_pass;
 mod json;
 mod lines;
 mod table;
@@ -28,9 +29,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::base64::Base64Data;
 pub use self::detect::Detector;
+pub use self::first_pass::FirstPassStats;
 pub(crate) use self::json::MAP_KEY;
 use self::json::contains;
-pub use self::lines::{FirstPassStats, RecordLines};
+pub use self::lines::RecordLines;
 pub use self::table::{Column, Delimiter};
 pub use self::text_table::TextLayout;
 use crate::tokens::Measure;

@@ -6,8 +6,8 @@ use lro_json::trim_start;
 use memchr::memchr_iter;
 
 use super::base64::Base64Check;
+use super::first_pass::FirstPassStats;
 use super::json::{DetectedJson, JsonDetector, Progress};
-use super::lines::FirstPassStats;
 use super::table::TableSniffer;
 use super::text_table::{self, TextTableSniffer};
 use super::{BYTE_ORDER_MARK, Content, Detected, RecordForm, RecordSet, SiblingTable};

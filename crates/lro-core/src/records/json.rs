@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use lro_json::{Scanner, TokenKind, TokenVisitor, decode};
 
-use super::lines::FirstPassStats;
+use super::first_pass::FirstPassStats;
 use super::{Content, RecordForm, RecordSet, SiblingTable, sibling_tables};
 use crate::hash::fnv1a;
 use crate::tokens::Measure;
