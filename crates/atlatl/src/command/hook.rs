@@ -5,6 +5,7 @@
 //! takes too long.
 
 mod host_process;
+pub(crate) mod stall;
 mod watchdog;
 
 use std::io::{self, Read as _};
@@ -29,7 +30,7 @@ use crate::settings::{Settings, Sources};
 const MAX_INPUT_LEN: usize = 256 << 20;
 /// The bytes that are read at a time.
 const CHUNK_LEN: usize = 64 << 10;
-/// The time that one MiB of output adds to the deadline.
+/// The time that one MiB of output adds to the deadline, as long as the process works.
 const TIME_PER_MIB: Duration = Duration::from_millis(20);
 /// How long the hook waits for the agent to finish its file, each time.
 pub(crate) const WAIT_INTERVAL: Duration = Duration::from_millis(10);
@@ -59,8 +60,8 @@ pub(crate) struct Args {
     /// Store outputs in this scope [default: dir:~]
     #[arg(long, value_name = "TEXT", default_value = USER_SCOPE, hide_default_value = true)]
     scope: String,
-    /// Give up after N ms, and 20 ms more for each MiB of
-    /// output [default: 200]
+    /// Give up after N ms, or for large output after N ms
+    /// without work [default: 200]
     #[arg(
         long,
         value_name = "N",

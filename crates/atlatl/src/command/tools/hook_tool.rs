@@ -3,10 +3,10 @@
 //! Gemini CLI shows the answer of [`SHOW`] in place of a tool's output. Claude Code can run a hook as a
 //! call of [`HOOK`] instead of starting a program for each tool call.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lro::IdSeed;
 use lro::mcp::{CompanionTool, ToolOutput};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::command::hook::stall::{CHECK_INTERVAL, StallTimer};
 use crate::command::hook::{USER_SCOPE, WAIT_INTERVAL, parse_prefix, time_for, user_dirs};
 use crate::hook::Host;
 use crate::hook::guidance::Guidance;
@@ -142,7 +143,8 @@ impl CompanionTool for HookCall {
         let Ok(arguments) = serde_json::from_str::<HookArguments>(arguments) else {
             return unchanged();
         };
-        let mut allowance = DEADLINE + time_for(arguments.tool_response.len() as u64);
+        let mut deadline =
+            Instant::now() + DEADLINE + time_for(arguments.tool_response.len() as u64);
         let (sender, receiver) = mpsc::channel();
         let state = Arc::clone(&self.0);
         let started = thread::Builder::new().spawn(move || {
@@ -155,11 +157,17 @@ impl CompanionTool for HookCall {
         if started.is_err() {
             return unchanged();
         }
+        let mut stall = StallTimer::start();
         loop {
-            match receiver.recv_timeout(allowance) {
-                Ok(Progress::Begin(bytes)) => allowance = DEADLINE + time_for(bytes),
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || stall.elapsed() >= DEADLINE {
+                return unchanged();
+            }
+            match receiver.recv_timeout(left.min(CHECK_INTERVAL)) {
+                Ok(Progress::Begin(bytes)) => deadline = Instant::now() + DEADLINE + time_for(bytes),
                 Ok(Progress::End(Some(answer))) => return ToolOutput::success(answer),
-                Ok(Progress::End(None)) | Err(_) => return unchanged(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Progress::End(None)) | Err(RecvTimeoutError::Disconnected) => return unchanged(),
             }
         }
     }
