@@ -211,10 +211,14 @@ fn new_fields(
     layout: RecordLayout,
 ) -> Result<Vec<Vec<u8>>, Fault> {
     let mut all = columns.clone();
+    let mut guesses = ColumnGuesses::default();
     let mut names = Vec::new();
     for line in lines(chunk, layout) {
+        let mut nth = 0;
         fields(line, |name, _| {
-            if all.find(name).is_none() {
+            let known = guesses.find(nth, name, &all);
+            nth += 1;
+            if known.is_none() {
                 all.add(name);
                 names.push(name.to_vec());
             }

@@ -164,10 +164,14 @@ impl CompanionTool for HookCall {
                 return unchanged();
             }
             match receiver.recv_timeout(left.min(CHECK_INTERVAL)) {
-                Ok(Progress::Begin(bytes)) => deadline = Instant::now() + DEADLINE + time_for(bytes),
+                Ok(Progress::Begin(bytes)) => {
+                    deadline = Instant::now() + DEADLINE + time_for(bytes)
+                }
                 Ok(Progress::End(Some(answer))) => return ToolOutput::success(answer),
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Progress::End(None)) | Err(RecvTimeoutError::Disconnected) => return unchanged(),
+                Ok(Progress::End(None)) | Err(RecvTimeoutError::Disconnected) => {
+                    return unchanged();
+                }
             }
         }
     }
