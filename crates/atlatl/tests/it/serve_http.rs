@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::Program;
@@ -55,16 +56,22 @@ fn a_file_of_tokens_must_be_its_owners_alone_and_no_token_is_shown() {
 
 #[test]
 fn it_ends_on_a_signal_even_if_clients_are_connected() {
-    for signal in ["-TERM", "-INT", "-HUP"] {
-        let program = Program::new();
-        let mut serving = Serving::start(&program, &[]);
-        let address = serving.url.strip_prefix("http://").unwrap();
-        let mut idle = TcpStream::connect(address).unwrap();
-        idle.write_all(b"GET /hea").unwrap();
-        assert!(get(&serving, "/healthz", "").ends_with("ok\n"));
-        let began = Instant::now();
-        let status = serving.end_by(signal);
-        assert!(status.success(), "{signal}: {status}");
-        assert!(began.elapsed() < Duration::from_secs(20), "{signal}");
+    // At the same time, since each server waits for its client.
+    let ends = ["-TERM", "-INT", "-HUP"].map(|signal| {
+        thread::spawn(move || {
+            let program = Program::new();
+            let mut serving = Serving::start(&program, &[]);
+            let address = serving.url.strip_prefix("http://").unwrap();
+            let mut idle = TcpStream::connect(address).unwrap();
+            idle.write_all(b"GET /hea").unwrap();
+            assert!(get(&serving, "/healthz", "").ends_with("ok\n"));
+            let began = Instant::now();
+            let status = serving.end_by(signal);
+            assert!(status.success(), "{signal}: {status}");
+            assert!(began.elapsed() < Duration::from_secs(20), "{signal}");
+        })
+    });
+    for end in ends {
+        end.join().unwrap();
     }
 }
