@@ -172,8 +172,8 @@ impl Program {
             command
         };
         if let ComparedBench::Proxy = bench {
-            let servers = if root.join("crates/peers").is_dir() { "peers" } else { "testkit" };
-            let build = ["build", "--profile", "bench", "--locked", "--package", servers, "--bins"];
+            let servers = ["--package", "testkit", "--bins"];
+            let build = [&["build", "--profile", "bench", "--locked"], &servers[..]].concat();
             ensure!(cargo(&build).status()?.success(), "cargo build failed");
         }
         let mut build = cargo(&["bench", "--no-run", "--locked", "--message-format", "json"]);
