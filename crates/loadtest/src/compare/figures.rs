@@ -6,9 +6,18 @@ use serde_json::{Map, Value};
 
 /// Members that name the object they are in.
 const LABELS: [&str; 5] = ["payload", "run", "question", "engine", "way"];
-/// Members that repeat the distribution of a time that is counted once.
-const SKIPPED: [&str; 8] =
-    ["quartiles", "extremes", "most", "p90", "p99", "goals", "statement_wall_seconds", "streamed"];
+/// Members that repeat the distribution of a time that is counted once, and goals.
+const SKIPPED: [&str; 9] = [
+    "quartiles",
+    "extremes",
+    "most",
+    "p90",
+    "p99",
+    "goals",
+    "goal_added_milliseconds",
+    "statement_wall_seconds",
+    "streamed",
+];
 /// Engines and steps that are not ours; their times say how alike the rounds were.
 const PEERS: [&str; 5] = ["bare", "rusqlite", "direct", "bare_scan", "bare_write_and_sync"];
 
