@@ -165,7 +165,7 @@ impl CompanionTool for HookCall {
             }
             match receiver.recv_timeout(left.min(CHECK_INTERVAL)) {
                 Ok(Progress::Begin(bytes)) => {
-                    deadline = Instant::now() + DEADLINE + time_for(bytes)
+                    deadline = Instant::now() + DEADLINE + time_for(bytes);
                 }
                 Ok(Progress::End(Some(answer))) => return ToolOutput::success(answer),
                 Err(RecvTimeoutError::Timeout) => {}
