@@ -290,7 +290,7 @@ pub struct MemoryConfig {
     pub connections: u32,
     /// Whether connections to a remote PostgreSQL database may be unencrypted.
     pub allow_plain: bool,
-    /// `none`, `openai:{url}#{model}` or `local:{directory}`.
+    /// `auto`, `none`, `openai:{url}#{model}` or `local:{directory}`.
     pub embedder: String,
 }
 
@@ -301,7 +301,7 @@ impl Default for MemoryConfig {
             tenant: "default".to_owned(),
             connections: 8,
             allow_plain: false,
-            embedder: "none".to_owned(),
+            embedder: "auto".to_owned(),
         }
     }
 }

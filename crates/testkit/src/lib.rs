@@ -31,6 +31,7 @@ pub mod questions;
 mod random;
 pub mod recipes;
 pub mod s3;
+pub mod static_model;
 pub mod text;
 pub mod text_tables;
 pub mod tool;

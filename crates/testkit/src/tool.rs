@@ -61,6 +61,31 @@ pub fn require_model(name: &str) -> PathBuf {
         })
 }
 
+/// Finds the directory `name` below `root`, a directory for the files of tests (`CARGO_TARGET_TMPDIR`),
+/// that `make` fills from a model. The first test makes it, again after each build; others wait.
+///
+/// # Panics
+///
+/// Panics if it cannot be made.
+pub fn derived_model(root: &Path, name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+    let built = env::current_exe().and_then(fs::metadata).and_then(|test| test.modified());
+    let built = built.expect("a test has a program");
+    let lock = fs::File::create(root.join(format!("{name}.lock"))).expect("a file for the lock");
+    lock.lock().expect("the lock");
+    let model = root.join(name);
+    let made = fs::metadata(&model).and_then(|model| model.modified());
+    if made.is_ok_and(|made| made > built) {
+        return model;
+    }
+    let work = root.join(format!("{name}.new"));
+    let _ = fs::remove_dir_all(&work);
+    fs::create_dir(&work).expect("a directory for the model");
+    make(&work);
+    let _ = fs::remove_dir_all(&model);
+    fs::rename(&work, &model).expect("the model");
+    model
+}
+
 /// Finds the official MCP conformance suite, in `TESTKIT_CONFORMANCE` or where `.ci/conformance` puts
 /// it: the Node that runs it, and its script.
 ///

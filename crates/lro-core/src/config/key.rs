@@ -394,7 +394,10 @@ mod tests {
             assert!(store.check(&json!(bad)).is_err(), "{bad}");
         }
         let embedder = key("memory.embedder").unwrap();
-        assert!(embedder.check(&json!("nonesuch")).is_err());
+        assert!(embedder.check(&json!("auto")).is_ok());
+        for bad in ["nonesuch", "automatic", "local:"] {
+            assert!(embedder.check(&json!(bad)).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -300,9 +300,10 @@ pub const KEYS: &[ConfigKey] = &[
     row(
         "memory.embedder",
         TrustRequired,
-        Locator(&["none", "openai:", "local:"]),
-        r#""none""#,
-        "The embedder of memories: \"none\", \"openai:{url}#{model}\" or \"local:{directory}\".",
+        Locator(&["auto", "none", "openai:", "local:"]),
+        r#""auto""#,
+        "The embedder of memories: \"auto\" (the installed model, if there is one), \"none\", \
+         \"openai:{url}#{model}\" or \"local:{directory}\".",
     )
     .for_commands(MEMORY),
     row(
