@@ -44,10 +44,13 @@ pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     a_walk_meets_everything_once_while_others_write(&*make());
     equal_times_are_ordered_by_id(&*make());
     words_are_found_at_once_and_the_better_first(&*make());
+    a_possessive_and_a_compound_find_their_words(&*make());
     scripts_without_spaces_are_found(&*make());
     no_question_is_an_error(&*make());
+    frequencies_count_up_to_a_cap(&*make());
     vectors_lag_and_catch_up(&*make());
     vectors_left_out_go_on_waiting(&*make());
+    cosines_are_those_of_the_vectors(&*make());
     what_has_had_its_time_is_gone(&*make());
     a_sound_store_needs_no_repair(&*make());
     a_task_is_taken_by_one(&*make());
@@ -366,6 +369,13 @@ fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
     }
 }
 
+fn a_possessive_and_a_compound_find_their_words(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "Caroline moved to Oslo."), memory(2, "The booking has a date.")]);
+    assert_eq!(search(store, "Caroline's", Need::All), [1]);
+    assert_eq!(search(store, "booking_date", Need::Any), [2]);
+    assert_eq!(search(store, "booking_date", Need::All), [] as [u128; 0]);
+}
+
 fn scripts_without_spaces_are_found(store: &dyn MemoryStore) {
     put(
         store,
@@ -430,6 +440,48 @@ fn no_question_is_an_error(store: &dyn MemoryStore) {
     assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 1);
 }
 
+fn frequencies_count_up_to_a_cap(store: &dyn MemoryStore) {
+    let mut memories: Vec<Memory> =
+        (1..=5).map(|n| memory(n, &format!("shared word{n} thing"))).collect();
+    memories[4].status = Some(Status::Archived);
+    put(store, &memories);
+    let query = r#"shared word1 absent "shared word1" "word1 shared" things"#;
+    let mut phrases = Terms::parse(query, Need::Any).phrases;
+    phrases[2].alternatives = vec!["word1".to_owned(), "word2".to_owned()];
+    let count = |cap| store.frequencies(&phrases, cap).expect("counts");
+    assert_eq!(count(3), [3, 1, 2, 1, 0, 3]);
+    assert_eq!(count(100), [5, 1, 2, 1, 0, 5]);
+    assert_eq!(store.frequencies(&[], 9).expect("nothing"), [] as [u64; 0]);
+    let terms = Terms::parse("shared missing", Need::Any);
+    for need in [Need::Any, Need::All] {
+        let terms = Terms { need, ..terms.clone() };
+        let matches = store.lexical(&terms, &Filter::default(), 9, at(0)).expect("a question");
+        assert_eq!(matches.unknown, [1], "{need:?}");
+        assert!(matches.full_score > 0.0);
+        let best = matches.best.first().map_or(0.0, |best| best.score);
+        assert!((0.0..=matches.full_score).contains(&best), "{best} {}", matches.full_score);
+    }
+}
+
+fn cosines_are_those_of_the_vectors(store: &dyn MemoryStore) {
+    put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three"), memory(4, "four")]);
+    vectors(store, &[vec![1.0, 0.0], vec![0.6, 0.8], Vec::new()]);
+    let ids = [3, 2, 99, 1, 4].map(MemoryId::from_u128);
+    let cosines = |model: &str, vector: &[f32]| {
+        let cosines = store.cosines(model, vector, &ids).expect("cosines");
+        // Six digits, because stores multiply in different precisions.
+        let rounded = |cosine: f64| format!("{cosine:.6}");
+        cosines.into_iter().map(|cosine| cosine.map(rounded)).collect::<Vec<_>>()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(cosines(MODEL, &[1.0, 0.0]), [None, some("0.600000"), None, some("1.000000"), None]);
+    assert_eq!(cosines(MODEL, &[0.0, 1.0])[1], some("0.800000"));
+    for (model, vector) in [("model-2", &[1.0, 0.0][..]), (MODEL, &[1.0]), (MODEL, &[])] {
+        assert_eq!(cosines(model, vector), [None, None, None, None, None], "{model} {vector:?}");
+    }
+    assert!(store.cosines(MODEL, &[1.0, 0.0], &[]).expect("none").is_empty());
+}
+
 fn vectors(store: &dyn MemoryStore, vectors: &[Vec<f32>]) {
     let waiting = store.unembedded(MODEL, 0, vectors.len()).expect("waiting");
     let made: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors.iter().cloned()).collect();
@@ -452,12 +504,15 @@ fn vectors_left_out_go_on_waiting(store: &dyn MemoryStore) {
         left.into_iter().map(|one| one.text).collect::<Vec<_>>()
     };
     assert_eq!(left(0, 9), ["one", "three"]);
+    assert_eq!(store.count_unembedded(MODEL).expect("a count"), 2);
+    assert_eq!(store.count_unembedded("model-2").expect("a count"), 4);
     assert_eq!(left(0, 1), ["one"]);
     assert_eq!(left(version(0), 9), ["three"]);
     assert_eq!(left(version(2), 9), [""; 0]);
     store.put_vectors(MODEL, &[(version(2), vec![1.0])]).expect("vectors");
     put(store, &[memory(5, "five")]);
     assert_eq!(left(0, 9), ["one", "five"]);
+    assert_eq!(store.count_unembedded(MODEL).expect("a count"), 2);
 }
 
 fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {

@@ -6,10 +6,19 @@ mod bert;
 #[cfg(feature = "openai")]
 mod circuit_breaker;
 mod config;
+mod fusion_weights;
+#[cfg(feature = "local")]
+mod lazy;
 #[cfg(feature = "local")]
 mod local_model;
+#[cfg(feature = "local")]
+mod manifest;
 #[cfg(feature = "openai")]
 mod openai;
+#[cfg(feature = "local")]
+mod quantize;
+#[cfg(feature = "local")]
+mod weights;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,10 +28,17 @@ pub use self::backfill::{BackfillEvent, BackfillQueue, EmbeddingBackfill, embed_
 #[cfg(feature = "local")]
 pub use self::bert::Bert;
 pub use self::config::{EmbedderChoice, EmbeddingEndpoint, InvalidEmbedderChoice, InvalidEndpoint};
+pub use self::fusion_weights::{FusionWeights, Scripts};
 #[cfg(feature = "local")]
 pub use self::local_model::StaticModel;
+#[cfg(feature = "local")]
+pub use self::manifest::{
+    InstalledModel, InvalidManifest, ModelDescription, ModelKind, ModelManifest, installed_models,
+};
 #[cfg(feature = "openai")]
 pub use self::openai::{OpenAi, OpenAiLimits};
+#[cfg(feature = "local")]
+pub use self::quantize::quantize;
 
 /// A text for which every model has a vector.
 const CHECK_TEXT: &str = "one short sentence";
@@ -54,6 +70,11 @@ pub trait Embedder: Send + Sync {
     /// Returns the number of dimensions of a vector.
     fn dimensions(&self) -> usize;
 
+    /// Returns how this model's cosines are combined with words.
+    fn fusion(&self) -> FusionWeights {
+        FusionWeights::default()
+    }
+
     /// Embeds a batch: one vector of length 1 per text, in the order of the texts. Blocking and
     /// deterministic.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;
@@ -70,7 +91,8 @@ pub trait Embedder: Send + Sync {
     }
 }
 
-/// Opens the configured embedder; [`EmbedderChoice::None`] opens none.
+/// Opens the configured embedder; [`EmbedderChoice::None`] opens none, and neither does
+/// [`EmbedderChoice::Auto`], which has to be [resolved](EmbedderChoice::resolve) first.
 ///
 /// An endpoint is called once, since only its response reveals the number of dimensions; one that
 /// is unreachable is called again later. A local model is read into memory. The key is used for
@@ -80,7 +102,7 @@ pub fn open(
     api_key: Option<String>,
 ) -> Result<Option<Arc<dyn Embedder>>, EmbedError> {
     match choice {
-        EmbedderChoice::None => Ok(None),
+        EmbedderChoice::None | EmbedderChoice::Auto => Ok(None),
         #[cfg(feature = "openai")]
         EmbedderChoice::OpenAi { endpoint, model } => {
             Ok(Some(Arc::new(circuit_breaker::RemoteEmbedder::open(endpoint, model, api_key)?)))
@@ -97,6 +119,30 @@ pub fn open(
             Err(EmbedError::NotBuilt { what: "local models", feature: "local" })
         }
     }
+}
+
+/// Opens the configured embedder like [`open`], but loads a local model by its first use, in the
+/// background: a query waits for it at most `query_timeout` and then fails with
+/// [`EmbedError::Loading`], a batch waits as long as it takes. A local model that cannot be used
+/// fails when it is used.
+pub fn open_lazily(
+    choice: &EmbedderChoice,
+    api_key: Option<String>,
+    #[cfg_attr(not(feature = "local"), expect(unused_variables, reason = "for local models"))]
+    query_timeout: Duration,
+) -> Result<Option<Arc<dyn Embedder>>, EmbedError> {
+    #[cfg(feature = "local")]
+    if let EmbedderChoice::Local { directory } = choice {
+        return Ok(Some(Arc::new(lazy::LazyModel::new(directory, query_timeout))));
+    }
+    open(choice, api_key)
+}
+
+/// Checks a local model without loading it: that its directory exists, and that the manifest is
+/// valid and states the size of the weights.
+#[cfg(feature = "local")]
+pub fn check_directory(directory: &std::path::Path) -> Result<(), EmbedError> {
+    local_model::ModelDir::new(directory).map(drop)
 }
 
 /// Rejects texts of white space only, which endpoints treat differently.
@@ -151,6 +197,9 @@ pub enum EmbedError {
         /// The error of the system or the library, if there is one.
         source: Option<Cause>,
     },
+    /// The local model is still being loaded. The same call may succeed later.
+    #[error("the embedding model is still loading")]
+    Loading,
     /// The model has no vector for this text. Store the memory without one.
     #[error("text {index} contains nothing that the model can embed")]
     Empty {

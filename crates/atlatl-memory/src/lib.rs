@@ -39,7 +39,8 @@ mod store;
 
 pub use capture::{CaptureService, MemoryIdSeed};
 pub use embed::{
-    BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, embed_missing,
+    BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, FusionWeights, Scripts,
+    embed_missing,
 };
 pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
@@ -50,9 +51,14 @@ pub use postgres::{
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{RecordedStatement, RecordedValue, record_statements};
 pub use recall::{PromptContext, PromptIntegration, RecallRequest, RecallService, TokenEstimator};
-pub use search::fusion::{MAX_HITS, Mode};
+pub use search::hybrid::{MAX_HITS, Mode};
 pub use search::query::{Need, Phrase, Terms, segment_for_index};
-pub use search::{RankPosition, RankedBy, SearchHit, SearchRequest, SearchResults, SearchService};
+pub use search::snippet::{Highlighter, Snippet};
+pub use search::spelling::Correction;
+pub use search::{
+    EmptyAnswer, MatchedBy, RankPosition, RankedBy, SearchHit, SearchRequest, SearchResults,
+    SearchService,
+};
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
     BoxError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,

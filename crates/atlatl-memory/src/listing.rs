@@ -56,6 +56,28 @@ impl Filter {
             && self.status.is_none_or(|wanted| status(memory) == wanted)
             && expires(memory).is_none_or(|end| end > now)
     }
+
+    /// Returns the names of the conditions, to explain why nothing matches. The default status is
+    /// one only if there is no other.
+    pub(crate) fn restrictions(&self) -> Vec<&'static str> {
+        let default = Self::default();
+        let mut names: Vec<&'static str> = [
+            ("namespace", self.namespace.is_some()),
+            ("memory_type", self.memory_type.is_some()),
+            ("tags", !self.tags.is_empty()),
+            ("since", self.since.is_some()),
+            ("until", self.until.is_some()),
+            ("min_confidence", self.min_confidence.is_some()),
+            ("status", self.status != default.status),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_set)| is_set.then_some(name))
+        .collect();
+        if names.is_empty() {
+            names.push("status");
+        }
+        names
+    }
 }
 
 /// Returns the confidence of a memory.

@@ -28,7 +28,6 @@ use mif::{Memory, MemoryId};
 use self::crud::Tenant;
 pub use self::database::DatabaseInfo;
 use self::database::{Database, Pgvector};
-use self::lexemes::TsQuery;
 pub use self::options::{PlainText, PostgresOptions};
 use self::pool::Pool;
 pub use self::registry::{
@@ -39,7 +38,7 @@ use self::session::{Access, Session};
 #[cfg(feature = "contract")]
 pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
-use crate::search::query::Terms;
+use crate::search::query::{Phrase, Terms};
 use crate::store::{
     Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
     Unembedded, UpdateFn,
@@ -225,10 +224,7 @@ impl MemoryStore for PostgresStore {
             return Ok(Matches::default());
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(tsquery) = TsQuery::from_terms(&self.tenant.tenant_prefix, terms) else {
-                return Ok(Matches::default());
-            };
-            search::lexical(db, tsquery, terms.need, self.condition(filter, now), limit)
+            search::lexical(db, &self.tenant, terms, self.condition(filter, now), limit)
         })
     }
 
@@ -244,13 +240,16 @@ impl MemoryStore for PostgresStore {
             return Ok((Matches::default(), Vec::new()));
         }
         self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            let Some(tsquery) = TsQuery::from_terms(&self.tenant.tenant_prefix, terms) else {
-                return Ok((Matches::default(), Vec::new()));
-            };
             let condition = self.condition(filter, now);
-            let matches = search::lexical(db, tsquery, terms.need, condition, limit)?;
+            let matches = search::lexical(db, &self.tenant, terms, condition, limit)?;
             let read = crud::get_all(db, &self.tenant, &matches.first(first))?;
             Ok((matches, read))
+        })
+    }
+
+    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
+        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
+            search::frequencies(db, &self.tenant, phrases, cap)
         })
     }
 
@@ -284,6 +283,22 @@ impl MemoryStore for PostgresStore {
         pool.read(&self.tenant.name, Access::Condition, &all)
     }
 
+    fn cosines(
+        &self,
+        model: &str,
+        vector: &[f32],
+        ids: &[MemoryId],
+    ) -> Result<Vec<Option<f64>>, StoreError> {
+        let Some(query_vector) = QueryVector::new(model, vector).filter(|_| !ids.is_empty()) else {
+            return Ok(vec![None; ids.len()]);
+        };
+        let (pool, pgvector) = self.database.verified()?;
+        let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
+        pool.read(&self.tenant.name, Access::Keys, &|db| {
+            search::cosines(db, &self.tenant, schema, &query_vector, ids)
+        })
+    }
+
     fn is_index_behind(&self) -> Result<bool, StoreError> {
         let (pool, pgvector) = self.database.verified()?;
         if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
@@ -311,6 +326,13 @@ impl MemoryStore for PostgresStore {
         let tenant = &self.tenant;
         self.pool()?.read(&tenant.name, Access::Condition, &|db| {
             search::unembedded(db, tenant, model, list_after, limit)
+        })
+    }
+
+    fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
+        let tenant = &self.tenant;
+        self.pool()?.read(&tenant.name, Access::Condition, &|db| {
+            search::count_unembedded(db, tenant, model)
         })
     }
 

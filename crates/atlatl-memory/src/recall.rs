@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::embed::Embedder;
 use super::listing::Filter;
-use super::search::fusion::{HybridQuery, HybridSearch, MAX_HITS, Mode};
+use super::search::hybrid::{HybridQuery, HybridSearch, MAX_HITS, Mode};
 use super::search::query::Need;
 use super::search::{RankPosition, SearchHit, SearchResults};
 use super::store::{MemoryStore, StoreError};

@@ -1,15 +1,22 @@
 //! The search service, and the hits that search and recall return.
 
+pub(crate) mod bm25;
 pub(crate) mod fusion;
+pub(crate) mod hybrid;
 pub(crate) mod query;
+pub(crate) mod snippet;
+pub(crate) mod spelling;
+pub(crate) mod time_expression;
+pub(crate) mod tokenizer;
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
-use self::fusion::{HybridQuery, HybridSearch, MAX_HITS, Mode};
-use self::query::Need;
+use self::hybrid::{HybridQuery, HybridSearch, MAX_HITS, Mode};
+use self::query::{Need, Terms};
+use self::spelling::Correction;
 use super::embed::Embedder;
 use super::listing::Filter;
 use super::store::{MemoryStore, StoreError};
@@ -87,6 +94,31 @@ pub struct SearchHit {
     pub lexical: Option<f64>,
     /// The cosine similarity of its vector.
     pub vector: Option<f64>,
+    /// Why it matches; `None` if the query was empty.
+    pub matched_by: Option<MatchedBy>,
+}
+
+/// Why a memory matches a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MatchedBy {
+    /// It contains words of the query.
+    Words,
+    /// Its vector is similar.
+    Meaning,
+    /// It contains words of the query, and its vector is similar.
+    Both,
+}
+
+impl MatchedBy {
+    /// Returns the name of this reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Words => "words",
+            Self::Meaning => "meaning",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// A pagination position in a ranking: after the hit with this score and id.
@@ -106,12 +138,42 @@ pub struct SearchResults {
     pub hits: Vec<SearchHit>,
     /// The total number of matches.
     pub total_matches: u64,
+    /// Whether there may be more than `total_matches`: counting stops at 10,000.
+    pub at_least: bool,
     /// Whether more hits follow.
     pub more: bool,
     /// How the hits were ranked.
     pub ranked_by: RankedBy,
     /// A part of the search that could not be done.
     pub warning: Option<String>,
+    /// The query as it was searched, with corrections.
+    pub terms: Terms,
+    /// The words that no memory contains, and similar words that were searched instead.
+    pub corrections: Vec<Correction>,
+    /// Why there are no hits, if there are none and the reason is known.
+    pub empty: Option<EmptyAnswer>,
+}
+
+/// Why a query has no hits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EmptyAnswer {
+    /// The store has no memories.
+    NothingStored,
+    /// Memories match, but the filter does not admit them.
+    Filtered {
+        /// The number of memories that match without the filter.
+        matches: u64,
+        /// The names of the conditions.
+        filters: Vec<&'static str>,
+    },
+    /// No memory contains these words, or words of similar spelling.
+    UnknownWords(Vec<String>),
+    /// All words must match, and no memory contains all of them.
+    NotTogether {
+        /// The number of memories that contain at least one.
+        some: u64,
+    },
 }
 
 /// How hits are ranked.

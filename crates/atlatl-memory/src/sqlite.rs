@@ -10,6 +10,9 @@ mod maintenance;
 mod pool;
 mod schema;
 mod search;
+mod statistics;
+mod vector_cache;
+mod vectors;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
@@ -19,9 +22,10 @@ use mif::{Memory, MemoryId};
 
 use self::pool::Pool;
 pub use self::schema::Health;
-use self::search::VectorCache;
+use self::statistics::FrequencyCache;
+use self::vector_cache::{QUANTIZED_ABOVE, VectorCache};
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
-use crate::search::query::Terms;
+use crate::search::query::{Phrase, Terms};
 use crate::store::{
     Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
     Unembedded, UpdateFn,
@@ -33,6 +37,9 @@ pub struct SqliteStore {
     pool: Pool,
     /// The vectors of the model that was queried last.
     vector_cache: RwLock<Option<Arc<Mutex<VectorCache>>>>,
+    /// The number of vectors above which the cache is approximate.
+    quantized_above: usize,
+    frequencies: FrequencyCache,
 }
 
 impl SqliteStore {
@@ -40,7 +47,12 @@ impl SqliteStore {
     /// owner may read.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let pool = Pool::open(path)?;
-        Ok(Self { pool, vector_cache: RwLock::default() })
+        Ok(Self {
+            pool,
+            vector_cache: RwLock::default(),
+            quantized_above: QUANTIZED_ABOVE,
+            frequencies: FrequencyCache::default(),
+        })
     }
 
     /// Checks the store at `path` without changing it, and counts the memories that have no vector
@@ -56,6 +68,13 @@ impl SqliteStore {
         let store = Self::open(path)?;
         store.pool.limit_pages(pages)?;
         Ok(store)
+    }
+
+    /// Opens a store that compares vectors at 8 bits if there are more than `quantized_above`, to
+    /// test and measure both forms.
+    #[cfg(feature = "contract")]
+    pub fn open_quantized(path: &Path, quantized_above: usize) -> Result<Self, StoreError> {
+        Ok(Self { quantized_above, ..Self::open(path)? })
     }
 }
 
@@ -130,7 +149,12 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError> {
-        self.pool.read(|db| search::lexical(db, terms, filter, limit, now))
+        let frequencies = &self.frequencies;
+        self.pool.read(|db| search::lexical(db, frequencies, terms, filter, limit, now))
+    }
+
+    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
+        self.pool.read(|db| search::frequencies(db, phrases, cap))
     }
 
     fn nearest(
@@ -141,8 +165,18 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError> {
-        let vector_cache = search::cache_for_model(&self.vector_cache, model, vector.len());
-        self.pool.read(|db| search::nearest(db, &vector_cache, vector, filter, limit, now))
+        let (cached, above) = (&self.vector_cache, self.quantized_above);
+        let cache = vector_cache::cache_for_model(cached, model, vector.len(), above);
+        self.pool.read(|db| vectors::nearest(db, &cache, (model, vector), filter, limit, now))
+    }
+
+    fn cosines(
+        &self,
+        model: &str,
+        vector: &[f32],
+        ids: &[MemoryId],
+    ) -> Result<Vec<Option<f64>>, StoreError> {
+        self.pool.read(|db| vectors::cosines(db, model, vector, ids))
     }
 
     fn unembedded(
@@ -151,11 +185,15 @@ impl MemoryStore for SqliteStore {
         list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| search::unembedded(db, model, list_after, limit))
+        self.pool.read(|db| vectors::unembedded(db, model, list_after, limit))
+    }
+
+    fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
+        self.pool.read(|db| vectors::count_unembedded(db, model))
     }
 
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
-        self.pool.write(|db| search::put(db, model, vectors))
+        self.pool.write(|db| vectors::put(db, model, vectors))
     }
 
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {

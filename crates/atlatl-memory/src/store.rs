@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MifError};
 
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
-use crate::search::query::Terms;
+use crate::search::query::{Phrase, Terms};
 
 /// A durable store of memories with lexical and vector search. The methods block: an asynchronous
 /// caller runs them on its runtime's blocking threads.
@@ -101,6 +101,10 @@ pub trait MemoryStore: Send + Sync {
         Ok((matches, read))
     }
 
+    /// Returns how many memories contain each phrase, counting at most `cap` of each. It is a
+    /// property of the index: status, expiry and filters do not matter.
+    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError>;
+
     /// Vector search: returns the memories with the vectors nearest to `vector`, nearest first, at
     /// most `limit`.
     fn nearest(
@@ -112,6 +116,15 @@ pub trait MemoryStore: Send + Sync {
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError>;
 
+    /// Returns the cosine similarity of `vector` to the vectors of these memories, in their order;
+    /// `None` for a memory that does not exist or has no such vector of `model`.
+    fn cosines(
+        &self,
+        model: &str,
+        vector: &[f32],
+        ids: &[MemoryId],
+    ) -> Result<Vec<Option<f64>>, StoreError>;
+
     /// Returns memories that have no vector of `model` yet and a version above `after`, in the
     /// order of their versions, at most `limit`.
     fn unembedded(
@@ -120,6 +133,9 @@ pub trait MemoryStore: Send + Sync {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError>;
+
+    /// Returns the number of memories that have no vector of `model` yet.
+    fn count_unembedded(&self, model: &str) -> Result<u64, StoreError>;
 
     /// Stores vectors of `model` by version. A version that was replaced meanwhile gets none. An
     /// empty vector records that the model has no vector for this text, so that the memory is no
@@ -214,12 +230,26 @@ pub struct Matches {
     pub best: Vec<MemoryMatch>,
     /// The total number of matches.
     pub total: u64,
+    /// Whether there may be more than `total` matches: a store may stop counting at 10,000.
+    pub at_least: bool,
+    /// The score of a memory that fits the query perfectly, or 0 if it is unknown. A score divided
+    /// by it is a share from 0 to 1.
+    pub full_score: f64,
+    /// The indexes of the phrases that no memory contains.
+    pub unknown: Vec<usize>,
 }
 
 impl Matches {
     /// Creates a result from the best of `total` matches.
     pub fn new(best: Vec<MemoryMatch>, total: u64) -> Self {
-        Self { best, total }
+        Self { best, total, ..Self::default() }
+    }
+
+    /// Adds the statistics of the query's phrases.
+    #[must_use]
+    pub fn with_statistics(mut self, full_score: f64, unknown: Vec<usize>) -> Self {
+        (self.full_score, self.unknown) = (full_score, unknown);
+        self
     }
 
     /// Returns the ids of the first `n` matches.

@@ -14,20 +14,21 @@ use serde_json::{Value, json};
 use testkit::SplitMix64;
 
 use crate::bare::{Answer, Bare, connect, expression};
+use crate::classes::classes;
 use crate::pair::{Pair, Spread};
 use crate::place::Place;
 use crate::questions;
 use crate::supply::Supply;
 
-const PAGE: usize = 50;
+pub(crate) const PAGE: usize = 50;
 /// How many candidates the services request to return the best 50.
-const CANDIDATES: usize = MAX_HITS;
+pub(crate) const CANDIDATES: usize = MAX_HITS;
 /// The number of measurements of fast operations.
 const QUICK: usize = 2000;
 
 pub(crate) fn rows(place: &Place, store: SqliteStore, supply: &Supply) -> Vec<Value> {
     assert!(supply.taken() > 0, "nothing to ask for");
-    let now: DateTime<Utc> = "2027-01-01T00:00:00Z".parse().expect("a time");
+    let now = now();
     let bare = Bare { db: connect(&place.ours(), OpenFlags::SQLITE_OPEN_READ_ONLY), now };
     let store: Arc<dyn MemoryStore> = Arc::new(store);
     let known = Supply::stored();
@@ -40,18 +41,30 @@ pub(crate) fn rows(place: &Place, store: SqliteStore, supply: &Supply) -> Vec<Va
         assert!(bare.find(&expression, CANDIDATES, PAGE).ids.len() <= PAGE);
         assert!(recall(&store, question, now, Some(PAGE)).ids.len() <= PAGE);
     }
-    vec![
+    let mut rows = vec![
         recalls("recall, the best 50", &store, &bare, &any, Some(PAGE)),
         recalls("recall, no limit", &store, &bare, &third, None),
         searches(&store, &bare, &all),
         pages(&*store, &bare, &known),
         gets(&*store, &bare, &known),
-    ]
+    ];
+    rows.extend(classes(&known).iter().map(|class| {
+        let name = format!("recall, {}, the best 50", class.name);
+        let mut row = recalls(&name, &store, &bare, &class.queries, Some(PAGE));
+        row["goal_milliseconds"] = class.goal(supply.taken()).into();
+        row
+    }));
+    rows
 }
 
-/// The time limit of one row. The remaining queries are skipped, which the number of measurements
-/// shows.
-fn patience() -> Duration {
+/// The time of every query.
+pub(crate) fn now() -> DateTime<Utc> {
+    "2027-01-01T00:00:00Z".parse().expect("a time")
+}
+
+/// The time limit of the measurements of one row. The remaining queries are skipped, which the
+/// number of measurements shows.
+fn time_limit() -> Duration {
     let seconds = std::env::var("ATLATL_BENCH_SECONDS").map(|text| text.parse());
     Duration::from_secs(seconds.map_or(900, |seconds| seconds.expect("a number of seconds")))
 }
@@ -78,9 +91,9 @@ fn recalls(
 ) -> Value {
     let candidates = CANDIDATES;
     let (mut pair, mut size) = (Pair::default(), Size::default());
-    let (mut least, begun) = (Vec::new(), Instant::now());
+    let mut least = Vec::new();
     for question in questions {
-        if begun.elapsed() > patience() {
+        if pair.elapsed() > time_limit() {
             break;
         }
         let expression = expression(question, Need::Any);
@@ -88,7 +101,7 @@ fn recalls(
             || recall(store, question, bare.now, limit),
             || bare.find(&expression, candidates, limit.unwrap_or(MAX_HITS)),
         );
-        size.add(question, &ours, &theirs);
+        size.add(&ours, bare.agreement(&expression, &ours.ids));
         if let Some(limit) = limit {
             let asked = Instant::now();
             assert_eq!(bare.least(&expression, limit), theirs.bytes, "{question}");
@@ -105,46 +118,50 @@ fn recalls(
 fn searches(store: &Arc<dyn MemoryStore>, bare: &Bare, questions: &[String]) -> Value {
     let service = SearchService::new(store.clone(), None);
     let (mut pair, mut size) = (Pair::default(), Size::default());
-    let begun = Instant::now();
     for question in questions {
-        if begun.elapsed() > patience() {
+        if pair.elapsed() > time_limit() {
             break;
         }
         let expression = expression(question, Need::All);
         let mut request = SearchRequest::new(question, bare.now);
         request.limit = Some(PAGE);
-        let (ours, theirs) = pair.time(
+        let (ours, _) = pair.time(
             || service.results(&request).expect("an answer"),
             || bare.find(&expression, CANDIDATES, PAGE),
         );
         let ids = ours.hits.iter().map(|hit| hit.memory.id.as_u128()).collect();
-        size.add(question, &Answer { ids, total: ours.total_matches, bytes: 0 }, &theirs);
+        let ours = Answer { ids, total: ours.total_matches, bytes: 0 };
+        size.add(&ours, bare.agreement(&expression, &ours.ids));
     }
     size.row(&pair, "search, the best 50")
 }
 
-/// The size of the results.
+/// The size of the results, and how many of the first hits exact scoring would return.
 #[derive(Default)]
 struct Size {
     questions: u64,
     hits: usize,
     total: u64,
+    agreement: f64,
 }
 
 impl Size {
-    fn add(&mut self, question: &str, ours: &Answer, bare: &Answer) {
-        assert_eq!((&ours.ids, ours.total), (&bare.ids, bare.total), "{question}");
+    fn add(&mut self, ours: &Answer, agreement: f64) {
         self.questions += 1;
         self.hits += ours.ids.len();
         self.total += ours.total;
+        self.agreement += agreement;
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     fn row(&self, pair: &Pair, name: &str) -> Value {
         let mut row = pair.row(name);
         let times = self.questions as f64;
-        row["mean"] =
-            json!({"delivered": self.hits as f64 / times, "matches": self.total as f64 / times});
+        row["mean"] = json!({
+            "delivered": self.hits as f64 / times,
+            "matches": self.total as f64 / times,
+            "agreement_10": self.agreement / times,
+        });
         row
     }
 }

@@ -1,12 +1,13 @@
-//! The baseline: the statements of the store through `rusqlite` alone, reading rows up to their
-//! JSON text.
+//! The baseline: statements through `rusqlite` alone, reading rows up to their JSON text.
 //!
-//! The statements are repeated here. Every result is compared with the store's ids, order and
-//! totals, which keeps them the same.
+//! Those of a listing and of one memory are the store's, and every result is compared with the
+//! store's. Those of a recall and a search are the ones of version 0.1.0, which scored and counted
+//! every match.
 
+use std::collections::HashMap;
 use std::path::Path;
 
-use atlatl_memory::{ListPosition, Need, Terms};
+use atlatl_memory::{ListPosition, MAX_HITS, Need, Terms};
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use rusqlite::{Connection, OpenFlags, params};
@@ -24,6 +25,12 @@ const SETTINGS: &str = "
 ";
 const ADMITTED: &str = "(memory.expires IS NULL OR memory.expires > ?2) AND memory.status = ?3";
 const BY_ID: &str = "SELECT json FROM memory JOIN document USING (key) WHERE id = ?1";
+/// The weights of titles, contents and tags in version 0.1.0.
+const OLD_WEIGHTS: &str = "bm25(4.0, 1.0, 2.0)";
+/// The store's weights, with which its first hits are compared.
+const WEIGHTS: &str = "bm25(2.0, 1.0, 2.0)";
+/// The number of hits that are compared.
+const COMPARED_HITS: usize = 10;
 const MATCHING: &str =
     "FROM words CROSS JOIN memory ON memory.key = words.rowid WHERE words MATCH ?1";
 
@@ -58,7 +65,7 @@ impl Bare {
             .db
             .prepare_cached(&format!(
                 "SELECT memory.id, words.rank, memory.fades {MATCHING} AND {ADMITTED} \
-                 AND rank MATCH 'bm25(4.0, 1.0, 2.0)' ORDER BY rank LIMIT {candidates}"
+                 AND rank MATCH '{OLD_WEIGHTS}' ORDER BY rank LIMIT {candidates}"
             ))
             .and_then(|mut ask| {
                 ask.query_map(params![question, now, "active"], |row| {
@@ -95,7 +102,7 @@ impl Bare {
         self.db
             .prepare_cached(&format!(
                 "SELECT (SELECT json FROM document WHERE document.key = memory.key) {MATCHING} \
-                 AND {ADMITTED} AND rank MATCH 'bm25(4.0, 1.0, 2.0)' ORDER BY rank LIMIT {limit}"
+                 AND {ADMITTED} AND rank MATCH '{OLD_WEIGHTS}' ORDER BY rank LIMIT {limit}"
             ))
             .and_then(|mut ask| {
                 let rows = ask.query_map(params![question, now, "active"], |row| {
@@ -104,6 +111,33 @@ impl Bare {
                 rows.sum()
             })
             .expect("an answer")
+    }
+
+    /// Returns which share of the first `ids` belongs there if every match is scored with the
+    /// store's weights. Memories with equal scores may replace each other.
+    #[expect(clippy::cast_precision_loss, reason = "ten hits")]
+    pub(crate) fn agreement(&self, question: &str, ids: &[u128]) -> f64 {
+        let now = self.now.timestamp_micros();
+        let ranks: HashMap<u128, f64> = self
+            .db
+            .prepare_cached(&format!(
+                "SELECT memory.id, words.rank {MATCHING} AND {ADMITTED} \
+                 AND rank MATCH '{WEIGHTS}' ORDER BY rank LIMIT {MAX_HITS}"
+            ))
+            .and_then(|mut ask| {
+                ask.query_map(params![question, now, "active"], |row| {
+                    Ok((u128::from_be_bytes(row.get(0)?), row.get(1)?))
+                })?
+                .collect()
+            })
+            .expect("an answer");
+        let mut sorted: Vec<f64> = ranks.values().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        let compared = sorted.len().min(COMPARED_HITS);
+        let Some(last) = compared.checked_sub(1).map(|at| sorted[at]) else { return 1.0 };
+        // The engine's ranks are negative: smaller is better.
+        let belongs = |id: &&u128| ranks.get(*id).is_some_and(|rank| *rank <= last + 1e-9);
+        ids.iter().take(compared).filter(belongs).count() as f64 / compared as f64
     }
 
     /// A page of a listing.

@@ -10,11 +10,13 @@
 mod asking;
 mod bare;
 mod bare_put;
+mod classes;
 mod ingest;
 mod pair;
 mod place;
 mod questions;
 mod supply;
+mod vectors;
 
 use std::path::Path;
 use std::time::Instant;
@@ -70,6 +72,7 @@ fn step(place: &Place, supply: &mut Supply, size: usize) -> Value {
     let filled = left.is_none().then(|| json!({"memories": size - there, "seconds": seconds}));
     let mut operations = asking::rows(place, store, supply);
     let bytes = place.ours().metadata().map_or(0, |file| file.len());
+    operations.extend(vectors::rows(place, size));
     operations.extend(ingest::rows(place, supply));
     json!({
         "memories": size,

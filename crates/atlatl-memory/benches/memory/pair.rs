@@ -26,6 +26,11 @@ impl Pair {
         }
     }
 
+    /// The time that both took together.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.ours.iter().chain(&self.bare).sum()
+    }
+
     /// The result in milliseconds.
     pub(crate) fn row(&self, name: &str) -> Value {
         let (ours, bare) = (Spread::of(&self.ours), Spread::of(&self.bare));

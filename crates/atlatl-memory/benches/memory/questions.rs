@@ -39,7 +39,8 @@ pub(crate) fn all(memories: &[Memory]) -> Vec<String> {
         .collect()
 }
 
-fn words(memory: &Memory) -> impl Iterator<Item = &str> {
+/// The words of the title and the content.
+pub(crate) fn words(memory: &Memory) -> impl Iterator<Item = &str> {
     let title = memory.title.as_deref().unwrap_or_default();
     let all = title.split(|c: char| !c.is_alphanumeric());
     all.chain(memory.content.split(|c: char| !c.is_alphanumeric())).filter(|word| word.len() > 2)

@@ -1,58 +1,104 @@
-//! The collection: gold memories, distractors, and graded queries.
+//! The collections of this repository: memories with graded queries.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use mif::{Memory, MemoryId};
+use chrono::{Months, NaiveDate};
+use mif::{Memory, MemoryId, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/data/ranking");
+use crate::figures::Query;
+
+const DATA_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/data");
 /// The SHA-256 of the distractors, as in the description of the collection.
 const DISTRACTORS: &str = "06df8da3c5ceeedc50180e36484e49633fe0478bca2cfa5e631aa36e6fbe205f";
+/// The number of gold memories that the questions about notes are asked of.
+const NOTES: usize = 200;
 
-pub(crate) struct Query {
-    pub(crate) text: String,
-    pub(crate) kind: String,
-    /// Grades by memory: 2 answers the query, 1 is related.
-    pub(crate) relevant: HashMap<u128, u8>,
+/// When the notes are created that answer questions which name a month. The others are spread over a
+/// year.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AnswerTime {
+    /// On the day that the note is about.
+    SameMonth,
+    /// A month after it.
+    MonthLater,
 }
 
 pub(crate) struct Collection {
     pub(crate) memories: Vec<Memory>,
-    pub(crate) gold: usize,
     pub(crate) queries: Vec<Query>,
     /// A digest of all memories, so that vectors of another collection are not reused.
     pub(crate) sha256: String,
 }
 
 impl Collection {
-    /// Reads the collection and generates its distractors.
-    pub(crate) fn read() -> Self {
-        let facts = file("facts.jsonl");
-        let made = Command::new("python3").arg(Path::new(FOLDER).join("distractors.py")).output();
-        let made = made.expect("python3 makes the distractors");
+    /// Reads the ranking set: gold memories, generated distractors, and graded queries. Returns the
+    /// number of gold memories too.
+    pub(crate) fn ranking() -> (Self, usize) {
+        let facts = read("ranking/facts.jsonl");
+        let script = Path::new(DATA_DIR).join("ranking/distractors.py");
+        let made = Command::new("python3").arg(script).output().expect("python3");
         assert!(made.status.success(), "distractors.py: {}", made.status);
         assert_eq!(digest(&made.stdout), DISTRACTORS, "the distractors are not the published ones");
         let distractors = String::from_utf8(made.stdout).expect("text");
-        let lines: Vec<Value> = facts.lines().chain(distractors.lines()).map(parse).collect();
+        let lines: Vec<&str> = facts.lines().chain(distractors.lines()).collect();
+        (Self::new(&lines, &read("ranking/queries.jsonl")), facts.lines().count())
+    }
+
+    /// Reads the notes: the first gold memories of the ranking set alone, with their own questions.
+    pub(crate) fn notes() -> Self {
+        Self::notes_with(&read("notes/questions.jsonl"))
+    }
+
+    fn notes_with(questions: &str) -> Self {
+        let facts = read("ranking/facts.jsonl");
+        let lines: Vec<&str> = facts.lines().take(NOTES).collect();
+        Self::new(&lines, questions)
+    }
+
+    /// Reads the notes with the questions that name a month.
+    pub(crate) fn months(answers: AnswerTime) -> Self {
+        let questions = read("notes/months.jsonl");
+        let mut notes = Self::notes_with(&questions);
+        for (memory, n) in notes.memories.iter_mut().zip(1..) {
+            let first_month = NaiveDate::from_ymd_opt(2025, 11, 1 + n % 28).expect("a date");
+            memory.created = noon(first_month + Months::new(n % 12));
+        }
+        for (query, line) in notes.queries.iter().zip(questions.lines()) {
+            let date: NaiveDate = string(&parse(line), "date").parse().expect("a date");
+            let date = match answers {
+                AnswerTime::SameMonth => date,
+                AnswerTime::MonthLater => date + Months::new(1),
+            };
+            let is_answer =
+                |memory: &&mut Memory| query.relevant.contains_key(&memory.id.as_u128());
+            for memory in notes.memories.iter_mut().filter(is_answer) {
+                memory.created = noon(date);
+            }
+        }
+        let lines: Vec<String> = notes.memories.iter().map(Memory::to_json).collect();
+        notes.sha256 = digest(lines.join("\n").as_bytes());
+        notes
+    }
+
+    fn new(lines: &[&str], queries: &str) -> Self {
+        let objects: Vec<Value> = lines.iter().map(|line| parse(line)).collect();
         let keys: HashMap<&str, u128> =
-            lines.iter().enumerate().map(|(i, line)| (string(line, "key"), number(i))).collect();
-        let queries =
-            file("queries.jsonl").lines().map(|line| query(&parse(line), &keys)).collect();
+            objects.iter().zip(1..).map(|(object, id)| (string(object, "key"), id)).collect();
         Self {
-            memories: lines.iter().enumerate().map(|(i, line)| memory(i, line)).collect(),
-            gold: facts.lines().count(),
-            queries,
-            sha256: digest(format!("{facts}{distractors}").as_bytes()),
+            memories: objects.iter().zip(1..).map(|(object, id)| memory(id, object)).collect(),
+            queries: queries.lines().map(|line| query(&parse(line), &keys)).collect(),
+            sha256: digest(format!("{}\n", lines.join("\n")).as_bytes()),
         }
     }
 }
 
-fn file(name: &str) -> String {
-    let path = Path::new(FOLDER).join(name);
+fn read(name: &str) -> String {
+    let path = Path::new(DATA_DIR).join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -62,10 +108,6 @@ fn parse(line: &str) -> Value {
 
 fn string<'a>(line: &'a Value, field: &str) -> &'a str {
     line[field].as_str().unwrap_or_else(|| panic!("{field} in {line}"))
-}
-
-fn number(i: usize) -> u128 {
-    i as u128 + 1
 }
 
 fn query(line: &Value, keys: &HashMap<&str, u128>) -> Query {
@@ -83,16 +125,21 @@ fn query(line: &Value, keys: &HashMap<&str, u128>) -> Query {
 }
 
 /// All have one creation time, so that time does not affect the ranking.
-fn memory(i: usize, line: &Value) -> Memory {
+fn memory(id: u128, line: &Value) -> Memory {
     let mut object = line.clone();
     let fields = object.as_object_mut().expect("an object");
     fields.remove("key");
-    fields.insert("id".to_owned(), json!(MemoryId::from_u128(number(i)).as_str()));
+    fields.insert("id".to_owned(), json!(MemoryId::from_u128(id).as_str()));
     fields.insert("created".to_owned(), json!("2026-06-01T12:00:00Z"));
     Memory::from_json(&object.to_string()).expect("a memory")
 }
 
-fn digest(bytes: &[u8]) -> String {
+fn noon(date: NaiveDate) -> Timestamp {
+    date.and_hms_opt(12, 0, 0).expect("a time").and_utc().into()
+}
+
+/// Returns the SHA-256 in hexadecimal digits.
+pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

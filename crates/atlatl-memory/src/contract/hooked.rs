@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 use crate::listing::{Filter, ListPosition, MemoryPage, Order};
-use crate::search::query::Terms;
+use crate::search::query::{Phrase, Terms};
 use crate::store::{
     Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
     Unembedded, UpdateFn,
@@ -63,6 +63,7 @@ hooked! {
     ) -> Vec<Memory>;
     fn count(&self, filter: &Filter, now: DateTime<Utc>) -> u64;
     fn lexical(&self, terms: &Terms, filter: &Filter, limit: usize, now: DateTime<Utc>) -> Matches;
+    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Vec<u64>;
     fn nearest(
         &self,
         model: &str,
@@ -71,7 +72,9 @@ hooked! {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Vec<MemoryMatch>;
+    fn cosines(&self, model: &str, vector: &[f32], ids: &[MemoryId]) -> Vec<Option<f64>>;
     fn unembedded(&self, model: &str, after: u64, limit: usize) -> Vec<Unembedded>;
+    fn count_unembedded(&self, model: &str) -> u64;
     fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> ();
     fn expire(&self, now: DateTime<Utc>, limit: usize) -> Vec<MemoryId>;
     fn repair(&self) -> RepairReport;

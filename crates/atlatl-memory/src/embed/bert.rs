@@ -5,24 +5,24 @@
 
 use std::path::Path;
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{D, Device, Tensor};
 use candle_nn::ops::softmax_last_dim;
-use candle_nn::{Embedding, LayerNorm, Linear, Module as _, VarBuilder};
+use candle_nn::{LayerNorm, Module as _};
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{Encoding, PostProcessor as _, Tokenizer, TruncationParams};
 
-use super::local_model::ModelDir;
-use super::{EmbedError, Embedder, normalize, reject_blank};
+use super::local_model::{CONFIG, GGUF_EXTENSION, ModelDir, POOLING_CONFIG, SENTENCE_CONFIG};
+use super::manifest::ModelKind;
+use super::weights::{Projection, Table, Weights};
+use super::{EmbedError, Embedder, FusionWeights, normalize, reject_blank};
 
-const CONFIG: &str = "config.json";
-const WEIGHTS: &str = "model.safetensors";
-const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
-const POOLING_CONFIG: &str = "1_Pooling/config.json";
-/// The maximum number of tokens in one batch, including padding. It bounds memory.
-const MAX_BATCH_TOKENS: usize = 4096;
+/// The maximum number of tokens in one batch, including padding. It bounds memory: two texts of 256
+/// tokens take 15 MB, mostly for the scores of attention.
+const MAX_BATCH_TOKENS: usize = 512;
 
-/// A BERT sentence model: `config.json`, `tokenizer.json` and `model.safetensors`.
+/// A BERT sentence model: `config.json`, `tokenizer.json`, and `model.gguf` with eight-bit weights or
+/// `model.safetensors` with floats.
 ///
 /// The vector of a text is the mean over its tokens. A directory in the format of
 /// sentence-transformers may set the maximum input length. One that sets another kind of pooling is
@@ -30,25 +30,27 @@ const MAX_BATCH_TOKENS: usize = 4096;
 pub struct Bert {
     name: String,
     files: ModelDir,
+    /// The file name of the weights, for errors.
+    weights_file: String,
     tokenizer: Tokenizer,
     encoder: Encoder,
     pad: u32,
     dimensions: usize,
+    fusion: FusionWeights,
 }
 
 impl Bert {
     /// Reads the model into memory.
     pub fn open(directory: &Path) -> Result<Self, EmbedError> {
         let files = ModelDir::new(directory)?;
-        let raw_config = files.read(CONFIG)?;
-        let config: Config = files.json(CONFIG, &raw_config)?;
+        let config: Config = files.json(CONFIG, &files.read(CONFIG)?)?;
         if !config.is_valid() {
             return Err(files.invalid(CONFIG, "inconsistent sizes", None));
         }
         mean_pooling(&files)?;
-        let (max_tokens, raw_sentences) = max_tokens(&files, &config)?;
+        let max_tokens = max_tokens(&files, &config)?;
 
-        let (raw_tokenizer, mut tokenizer) = files.tokenizer()?;
+        let (_, mut tokenizer) = files.tokenizer()?;
         files.check_rows(&tokenizer, config.vocab_size)?;
         // Checked here, because the library subtracts without a check.
         let added = tokenizer.get_post_processor().map_or(0, |p| p.added_tokens(false));
@@ -60,14 +62,12 @@ impl Bert {
             files.invalid(CONFIG, "cannot set the truncation of texts", Some(error))
         })?;
 
-        let weights = files.read(WEIGHTS)?;
-        let name =
-            files.model_name(&[&weights, &raw_tokenizer, &raw_config, raw_sentences.as_slice()]);
-        let encoder = Encoder::load(weights, &config).map_err(|error| {
-            files.invalid(WEIGHTS, "the weights do not match the configuration", Some(error.into()))
-        })?;
-        let (pad, dimensions) = (config.pad_token_id, config.hidden_size);
-        Ok(Self { name, files, tokenizer, encoder, pad, dimensions })
+        let weights_file = files.weights_file(ModelKind::Bert)?;
+        let dimensions = config.hidden_size;
+        let (name, fusion) = files.identity(ModelKind::Bert, &weights_file, dimensions)?;
+        let encoder = load_encoder(&files, &weights_file, &config)?;
+        let pad = config.pad_token_id;
+        Ok(Self { name, files, weights_file, tokenizer, encoder, pad, dimensions, fusion })
     }
 
     fn forward(&self, batch: &[&Encoding]) -> candle_core::Result<Vec<Vec<f32>>> {
@@ -99,6 +99,10 @@ impl Embedder for Bert {
         self.dimensions
     }
 
+    fn fusion(&self) -> FusionWeights {
+        self.fusion
+    }
+
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         reject_blank(texts)?;
         let encodings = texts
@@ -118,11 +122,12 @@ impl Embedder for Bert {
             rest = later;
             let batch: Vec<&Encoding> = now.iter().map(|&index| &encodings[index]).collect();
             let computed = self.forward(&batch).map_err(|error| {
-                self.files.invalid(WEIGHTS, "inference failed", Some(error.into()))
+                self.files.invalid(&self.weights_file, "inference failed", Some(error.into()))
             })?;
             for (&index, vector) in now.iter().zip(computed) {
                 vectors[index] = normalize(vector).ok_or_else(|| {
-                    self.files.invalid(WEIGHTS, "the computed vector is zero or not finite", None)
+                    let why = "the computed vector is zero or not finite";
+                    self.files.invalid(&self.weights_file, why, None)
                 })?;
             }
         }
@@ -155,29 +160,39 @@ fn mean_pooling(files: &ModelDir) -> Result<(), EmbedError> {
     Ok(())
 }
 
-/// Returns the maximum number of tokens of a text, and the file that sets it, if there is one: a
-/// sentence model is trained for fewer tokens than it has positions.
-fn max_tokens(files: &ModelDir, config: &Config) -> Result<(usize, Vec<u8>), EmbedError> {
+/// Reads the weights. Eight-bit weights are read tensor by tensor, so that they are in memory once.
+fn load_encoder(files: &ModelDir, file: &str, config: &Config) -> Result<Encoder, EmbedError> {
+    let weights = if file.ends_with(GGUF_EXTENSION) {
+        Weights::from_gguf(files.open(file)?)
+    } else {
+        Weights::from_safetensors(files.read(file)?)
+    };
+    weights.and_then(|mut weights| Encoder::load(&mut weights, config)).map_err(|error| {
+        files.invalid(file, "the weights do not match the configuration", Some(error.into()))
+    })
+}
+
+/// Returns the maximum number of tokens of a text: a sentence model is trained for fewer tokens than
+/// it has positions.
+fn max_tokens(files: &ModelDir, config: &Config) -> Result<usize, EmbedError> {
     #[derive(Deserialize)]
     struct SentenceConfig {
         max_seq_length: Option<usize>,
     }
     let positions = config.max_position_embeddings;
-    let Some(content) = files.read_optional(SENTENCE_CONFIG)? else {
-        return Ok((positions, Vec::new()));
-    };
+    let Some(content) = files.read_optional(SENTENCE_CONFIG)? else { return Ok(positions) };
     let asked = files.json::<SentenceConfig>(SENTENCE_CONFIG, &content)?.max_seq_length;
-    Ok((asked.map_or(positions, |asked| asked.min(positions)), content))
+    Ok(asked.map_or(positions, |asked| asked.min(positions)))
 }
 
 /// The layer sizes from `config.json`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Config {
-    pub(super) vocab_size: usize,
-    pub(super) hidden_size: usize,
-    pub(super) max_position_embeddings: usize,
+struct Config {
+    vocab_size: usize,
+    hidden_size: usize,
+    max_position_embeddings: usize,
     #[serde(default)]
-    pub(super) pad_token_id: u32,
+    pad_token_id: u32,
     num_hidden_layers: usize,
     num_attention_heads: usize,
     intermediate_size: usize,
@@ -205,7 +220,7 @@ enum Positions {
 
 impl Config {
     /// Returns whether the attention heads divide the vector evenly, and padding is a token.
-    pub(super) fn is_valid(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.hidden_size > 0
             && self.hidden_size.checked_rem(self.num_attention_heads) == Some(0)
             && (self.pad_token_id as usize) < self.vocab_size
@@ -213,9 +228,9 @@ impl Config {
 }
 
 /// The layers with their weights.
-pub(super) struct Encoder {
-    words: Embedding,
-    positions: Embedding,
+struct Encoder {
+    words: Table,
+    positions: Table,
     /// Added to every token. There are no text pairs here, so all tokens have the first type.
     first_type: Tensor,
     norm: LayerNorm,
@@ -225,49 +240,42 @@ pub(super) struct Encoder {
 struct Layer {
     heads: usize,
     scale: f64,
-    query: Linear,
-    key: Linear,
-    value: Linear,
-    attended: Linear,
+    query: Projection,
+    key: Projection,
+    value: Projection,
+    attended: Projection,
     attended_norm: LayerNorm,
-    wide: Linear,
+    wide: Projection,
     activation: Activation,
-    narrow: Linear,
+    narrow: Projection,
     narrow_norm: LayerNorm,
 }
 
 impl Encoder {
-    /// Reads the weights from a safetensors file. The configuration must be valid.
-    pub(super) fn load(weights: Vec<u8>, config: &Config) -> candle_core::Result<Self> {
-        let weights = VarBuilder::from_buffered_safetensors(weights, DType::F32, &Device::Cpu)?;
-        // A model that was saved as part of a larger one has its name as a prefix.
-        let bare = weights.contains_tensor("embeddings.word_embeddings.weight");
-        let weights = if bare { weights } else { weights.pp("bert") };
-        let size = config.hidden_size;
-        let table = weights.pp("embeddings");
-        let types = table.get((config.type_vocab_size, size), "token_type_embeddings.weight")?;
+    /// Reads the weights. The configuration must be valid.
+    fn load(weights: &mut Weights, config: &Config) -> candle_core::Result<Self> {
+        let (size, positions) = (config.hidden_size, config.max_position_embeddings);
+        let types = [config.type_vocab_size, size];
         Ok(Self {
-            words: candle_nn::embedding(config.vocab_size, size, table.pp("word_embeddings"))?,
-            positions: candle_nn::embedding(
-                config.max_position_embeddings,
-                size,
-                table.pp("position_embeddings"),
-            )?,
-            first_type: types.get(0)?,
-            norm: candle_nn::layer_norm(size, config.layer_norm_eps, table.pp("LayerNorm"))?,
+            words: weights.table(config.vocab_size, size, "embeddings.word_embeddings")?,
+            positions: weights.table(positions, size, "embeddings.position_embeddings")?,
+            first_type: weights
+                .tensor(&types, "embeddings.token_type_embeddings.weight")?
+                .get(0)?,
+            norm: weights.norm(size, config.layer_norm_eps, "embeddings.LayerNorm")?,
             layers: (0..config.num_hidden_layers)
-                .map(|index| Layer::load(&weights.pp(format!("encoder.layer.{index}")), config))
+                .map(|index| Layer::load(weights, &format!("encoder.layer.{index}"), config))
                 .collect::<candle_core::Result<_>>()?,
         })
     }
 
     /// Returns the vectors (texts × tokens × size) of the tokens (texts × tokens). The mask is 1
     /// for tokens and 0 for padding.
-    pub(super) fn forward(&self, ids: &Tensor, mask: &Tensor) -> candle_core::Result<Tensor> {
+    fn forward(&self, ids: &Tensor, mask: &Tensor) -> candle_core::Result<Tensor> {
         let (_, width) = ids.dims2()?;
         let width = u32::try_from(width).map_err(candle_core::Error::wrap)?;
-        let positions = self.positions.forward(&Tensor::arange(0, width, ids.device())?)?;
-        let sum = self.words.forward(ids)?.broadcast_add(&positions)?;
+        let positions = self.positions.rows(&Tensor::arange(0, width, ids.device())?)?;
+        let sum = self.words.rows(ids)?.broadcast_add(&positions)?;
         let mut hidden = self.norm.forward(&sum.broadcast_add(&self.first_type)?)?;
         // Added to the attention scores: 0 for tokens, and for padding a number that the softmax
         // turns into 0. It is finite, because 0 × ∞ would be NaN.
@@ -280,32 +288,31 @@ impl Encoder {
 }
 
 impl Layer {
-    fn load(weights: &VarBuilder<'_>, config: &Config) -> candle_core::Result<Self> {
+    fn load(weights: &mut Weights, prefix: &str, config: &Config) -> candle_core::Result<Self> {
         let (size, wide) = (config.hidden_size, config.intermediate_size);
-        let linear = |from, to, name: &str| candle_nn::linear(from, to, weights.pp(name));
-        let norm =
-            |name: &str| candle_nn::layer_norm(size, config.layer_norm_eps, weights.pp(name));
+        let epsilon = config.layer_norm_eps;
+        let path = |name: &str| format!("{prefix}.{name}");
         #[expect(clippy::cast_precision_loss, reason = "sizes of vectors are small")]
         let scale = ((size / config.num_attention_heads) as f64).sqrt().recip();
         Ok(Self {
             heads: config.num_attention_heads,
             scale,
-            query: linear(size, size, "attention.self.query")?,
-            key: linear(size, size, "attention.self.key")?,
-            value: linear(size, size, "attention.self.value")?,
-            attended: linear(size, size, "attention.output.dense")?,
-            attended_norm: norm("attention.output.LayerNorm")?,
-            wide: linear(size, wide, "intermediate.dense")?,
+            query: weights.projection(size, size, &path("attention.self.query"))?,
+            key: weights.projection(size, size, &path("attention.self.key"))?,
+            value: weights.projection(size, size, &path("attention.self.value"))?,
+            attended: weights.projection(size, size, &path("attention.output.dense"))?,
+            attended_norm: weights.norm(size, epsilon, &path("attention.output.LayerNorm"))?,
+            wide: weights.projection(size, wide, &path("intermediate.dense"))?,
             activation: config.hidden_act,
-            narrow: linear(wide, size, "output.dense")?,
-            narrow_norm: norm("output.LayerNorm")?,
+            narrow: weights.projection(wide, size, &path("output.dense"))?,
+            narrow_norm: weights.norm(size, epsilon, &path("output.LayerNorm"))?,
         })
     }
 
     fn forward(&self, hidden: &Tensor, padding_bias: &Tensor) -> candle_core::Result<Tensor> {
         let (texts, tokens, size) = hidden.dims3()?;
         // Texts × heads × tokens × size per head.
-        let by_head = |linear: &Linear| {
+        let by_head = |linear: &Projection| {
             let shape = (texts, tokens, self.heads, size / self.heads);
             linear.forward(hidden)?.reshape(shape)?.transpose(1, 2)?.contiguous()
         };

@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+#[cfg(feature = "local")]
+use super::manifest::{installed_models, selected_model};
+
 /// Which embedder the configuration asks for, as it is written there.
 ///
 /// ```
@@ -19,6 +22,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmbedderChoice {
+    /// `auto`: the installed model, or `none` if there is none.
+    Auto,
     /// `none`: no vectors; search by words alone.
     None,
     /// `openai:{url}#{model}`: an endpoint with OpenAI's embeddings API.
@@ -41,8 +46,8 @@ pub enum EmbedderChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidEmbedderChoice {
-    /// It begins with none of the three keywords.
-    #[error("an embedder is `none`, `openai:{{url}}#{{model}}` or `local:{{directory}}`")]
+    /// It begins with none of the keywords.
+    #[error("an embedder is `auto`, `none`, `openai:{{url}}#{{model}}` or `local:{{directory}}`")]
     Unknown,
     /// The `#` or the model's name is missing.
     #[error("the model's name is missing: `openai:{{url}}#{{model}}`")]
@@ -58,12 +63,37 @@ pub enum InvalidEmbedderChoice {
     EmbeddingEndpoint(#[from] InvalidEndpoint),
 }
 
+impl EmbedderChoice {
+    /// Replaces `auto` by the first usable model in the subdirectories of `directories`, see
+    /// `installed_models`. If no model is usable it is the first one, so that its use says why; if
+    /// there is none, or the program was built without local models, it is `none`.
+    #[must_use]
+    pub fn resolve(
+        self,
+        #[cfg_attr(not(feature = "local"), expect(unused_variables, reason = "for local models"))]
+        directories: &[PathBuf],
+    ) -> Self {
+        match self {
+            #[cfg(feature = "local")]
+            Self::Auto => match selected_model(installed_models(directories)) {
+                Some(model) => Self::Local { directory: model.directory },
+                None => Self::None,
+            },
+            #[cfg(not(feature = "local"))]
+            Self::Auto => Self::None,
+            other => other,
+        }
+    }
+}
+
 impl FromStr for EmbedderChoice {
     type Err = InvalidEmbedderChoice;
 
     fn from_str(text: &str) -> Result<Self, InvalidEmbedderChoice> {
-        if text == "none" {
-            return Ok(Self::None);
+        match text {
+            "auto" => return Ok(Self::Auto),
+            "none" => return Ok(Self::None),
+            _ => {}
         }
         match text.split_once(':') {
             Some(("local", "")) => Err(InvalidEmbedderChoice::NoDirectory),
@@ -87,6 +117,7 @@ impl FromStr for EmbedderChoice {
 impl fmt::Display for EmbedderChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::None => f.write_str("none"),
             Self::OpenAi { endpoint, model } => write!(f, "openai:{endpoint}#{model}"),
             Self::Local { directory } => write!(f, "local:{}", directory.display()),

@@ -1,5 +1,8 @@
 //! Local embedding models: the model directory, and static models (model2vec).
 
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -9,10 +12,18 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokenizers::Tokenizer;
 
-use super::{Bert, Cause, EmbedError, Embedder, normalize, reject_blank};
+use super::manifest::{MANIFEST, ModelKind, ModelManifest, open_file};
+use super::{Bert, Cause, EmbedError, Embedder, FusionWeights, normalize, reject_blank};
 
-const CONFIG: &str = "config.json";
-const TOKENIZER: &str = "tokenizer.json";
+pub(super) const CONFIG: &str = "config.json";
+pub(super) const TOKENIZER: &str = "tokenizer.json";
+pub(super) const SENTENCE_CONFIG: &str = "sentence_bert_config.json";
+pub(super) const POOLING_CONFIG: &str = "1_Pooling/config.json";
+pub(super) const GGUF_WEIGHTS: &str = "model.gguf";
+pub(super) const SAFETENSORS_WEIGHTS: &str = "model.safetensors";
+pub(super) const GGUF_EXTENSION: &str = ".gguf";
+/// How much of a file is read at a time for its digest.
+const DIGEST_CHUNK_LEN: usize = 1 << 16;
 
 /// A static model: `tokenizer.json` and one safetensors file with one tensor, which has a row per
 /// token. The vector of a text is the mean of its tokens' rows.
@@ -27,6 +38,7 @@ pub struct StaticModel {
     /// The rows, one after the other.
     rows: Vec<f32>,
     dimensions: usize,
+    fusion: FusionWeights,
     /// Whether a token is used, by token id.
     is_significant: Vec<bool>,
 }
@@ -36,10 +48,8 @@ impl StaticModel {
     pub fn open(directory: &Path) -> Result<Self, EmbedError> {
         let files = ModelDir::new(directory)?;
         let (raw, tokenizer) = files.tokenizer()?;
-        let file = files.single_weights_file()?;
+        let file = files.weights_file(ModelKind::Static)?;
         let content = files.read(&file)?;
-        let name = files.model_name(&[&content, &raw]);
-
         let table = single_tensor(&files, &file, &content)?;
         let (tokens, dimensions) = table.dims2().map_err(|error| {
             files.invalid(&file, "the tensor is not a table", Some(error.into()))
@@ -59,7 +69,8 @@ impl StaticModel {
         }
         files.check_rows(&tokenizer, tokens)?;
         let is_significant = is_significant(&files, &raw, &tokenizer, tokens)?;
-        Ok(Self { name, files, tokenizer, rows, dimensions, is_significant })
+        let (name, fusion) = files.identity(ModelKind::Static, &file, dimensions)?;
+        Ok(Self { name, files, tokenizer, rows, dimensions, fusion, is_significant })
     }
 
     fn vector(&self, index: usize, text: &str) -> Result<Vec<f32>, EmbedError> {
@@ -87,6 +98,10 @@ impl Embedder for StaticModel {
 
     fn dimensions(&self) -> usize {
         self.dimensions
+    }
+
+    fn fusion(&self) -> FusionWeights {
+        self.fusion
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
@@ -138,24 +153,11 @@ fn is_significant(
     Ok(is_significant)
 }
 
-/// Opens the model in a directory: BERT if `config.json` says so, otherwise a static model.
+/// Opens the model in a directory.
 pub(super) fn open(directory: &Path) -> Result<Arc<dyn Embedder>, EmbedError> {
-    #[derive(Deserialize)]
-    struct Kind {
-        model_type: Option<String>,
-    }
-    let files = ModelDir::new(directory)?;
-    let kind = match files.read_optional(CONFIG)? {
-        Some(config) => files.json::<Kind>(CONFIG, &config)?.model_type,
-        None => None,
-    };
-    match kind.as_deref() {
-        Some("bert") => Ok(Arc::new(Bert::open(directory)?)),
-        None | Some("model2vec") => Ok(Arc::new(StaticModel::open(directory)?)),
-        Some(other) => {
-            let why = format!("`{other}` models are not supported; BERT and static tables are");
-            Err(files.invalid(CONFIG, why, None))
-        }
+    match ModelDir::new(directory)?.kind()? {
+        ModelKind::Bert => Ok(Arc::new(Bert::open(directory)?)),
+        ModelKind::Static => Ok(Arc::new(StaticModel::open(directory)?)),
     }
 }
 
@@ -163,10 +165,12 @@ pub(super) fn open(directory: &Path) -> Result<Arc<dyn Embedder>, EmbedError> {
 #[derive(Debug)]
 pub(super) struct ModelDir {
     path: PathBuf,
+    manifest: Option<ModelManifest>,
 }
 
 impl ModelDir {
-    /// Resolves symbolic links, since the directory's name becomes the model's name.
+    /// Resolves symbolic links, since the directory's name becomes the model's name, and reads the
+    /// manifest, if there is one.
     pub(super) fn new(directory: &Path) -> Result<Self, EmbedError> {
         let unusable = |why: &str, source: Option<Cause>| EmbedError::Model {
             path: directory.to_owned(),
@@ -175,7 +179,107 @@ impl ModelDir {
         };
         let path = fs::canonicalize(directory)
             .map_err(|error| unusable("cannot open it", Some(error.into())))?;
-        if path.is_dir() { Ok(Self { path }) } else { Err(unusable("not a directory", None)) }
+        if !path.is_dir() {
+            return Err(unusable("not a directory", None));
+        }
+        let manifest = ModelManifest::read(&path)?;
+        Ok(Self { path, manifest })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the architecture: of the manifest; without one, BERT if `config.json` says so,
+    /// otherwise a static model.
+    pub(super) fn kind(&self) -> Result<ModelKind, EmbedError> {
+        #[derive(Deserialize)]
+        struct Kind {
+            model_type: Option<String>,
+        }
+        if let Some(manifest) = &self.manifest {
+            return Ok(manifest.kind);
+        }
+        let kind = match self.read_optional(CONFIG)? {
+            Some(config) => self.json::<Kind>(CONFIG, &config)?.model_type,
+            None => None,
+        };
+        match kind.as_deref() {
+            Some("bert") => Ok(ModelKind::Bert),
+            None | Some("model2vec") => Ok(ModelKind::Static),
+            Some(other) => {
+                let why = format!("`{other}` models are not supported; BERT and static tables are");
+                Err(self.invalid(CONFIG, why, None))
+            }
+        }
+    }
+
+    /// Returns the file name of the weights: of the manifest; without one, of the usual file.
+    pub(super) fn weights_file(&self, kind: ModelKind) -> Result<String, EmbedError> {
+        match (&self.manifest, kind) {
+            (Some(manifest), _) => Ok(manifest.file.clone()),
+            (None, ModelKind::Bert) if self.path.join(GGUF_WEIGHTS).exists() => {
+                Ok(GGUF_WEIGHTS.to_owned())
+            }
+            (None, ModelKind::Bert) => Ok(SAFETENSORS_WEIGHTS.to_owned()),
+            (None, ModelKind::Static) => self.single_weights_file(),
+        }
+    }
+
+    /// Returns the name that the model's vectors are stored under, and how they are combined with
+    /// words. With a manifest, no file is read for it.
+    pub(super) fn identity(
+        &self,
+        kind: ModelKind,
+        weights_file: &str,
+        dimensions: usize,
+    ) -> Result<(String, FusionWeights), EmbedError> {
+        if let Some(manifest) = &self.manifest {
+            if manifest.dimensions != dimensions {
+                let why = format!(
+                    "`dimensions` is {}, but the model has {dimensions}",
+                    manifest.dimensions
+                );
+                return Err(self.invalid(MANIFEST, why, None));
+            }
+            return Ok((manifest.model_name(), manifest.fusion));
+        }
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let digest = self.digest(kind, weights_file)?;
+        Ok((format!("{name}@{}", &digest[..12]), kind.fusion()))
+    }
+
+    /// Returns the SHA-256, in hexadecimal, of all files that determine vectors, one after the other.
+    /// Those that do not exist are left out.
+    pub(super) fn digest(&self, kind: ModelKind, weights_file: &str) -> Result<String, EmbedError> {
+        let all = [weights_file, TOKENIZER, CONFIG, SENTENCE_CONFIG];
+        let files = match kind {
+            ModelKind::Bert => &all[..],
+            ModelKind::Static => &all[..2],
+        };
+        let mut digest = Sha256::new();
+        let mut chunk = vec![0; DIGEST_CHUNK_LEN];
+        for name in files {
+            let unreadable =
+                |error: io::Error| self.invalid(name, "cannot read it", Some(error.into()));
+            let mut file = match open_file(&self.path.join(name)) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(unreadable(error)),
+            };
+            loop {
+                match file.read(&mut chunk).map_err(unreadable)? {
+                    0 => break,
+                    length => digest.update(&chunk[..length]),
+                }
+            }
+        }
+        let mut hex = String::with_capacity(64);
+        for byte in digest.finalize() {
+            // Writing to a string cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+        }
+        Ok(hex)
     }
 
     /// Creates an error about the directory or about a file in it.
@@ -190,17 +294,26 @@ impl ModelDir {
         EmbedError::Model { path, why: why.into(), source }
     }
 
-    pub(super) fn read(&self, file: &str) -> Result<Vec<u8>, EmbedError> {
-        fs::read(self.path.join(file))
+    pub(super) fn open(&self, file: &str) -> Result<File, EmbedError> {
+        open_file(&self.path.join(file))
             .map_err(|error| self.invalid(file, "cannot read it", Some(error.into())))
     }
 
+    pub(super) fn read(&self, file: &str) -> Result<Vec<u8>, EmbedError> {
+        let mut content = Vec::new();
+        self.open(file)?
+            .read_to_end(&mut content)
+            .map_err(|error| self.invalid(file, "cannot read it", Some(error.into())))?;
+        Ok(content)
+    }
+
     pub(super) fn read_optional(&self, file: &str) -> Result<Option<Vec<u8>>, EmbedError> {
-        match fs::read(self.path.join(file)) {
-            Ok(content) => Ok(Some(content)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.invalid(file, "cannot read it", Some(error.into()))),
+        if fs::metadata(self.path.join(file))
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        {
+            return Ok(None);
         }
+        self.read(file).map(Some)
     }
 
     pub(super) fn json<'a, T: Deserialize<'a>>(
@@ -213,7 +326,7 @@ impl ModelDir {
     }
 
     /// Returns the name of the single weights file.
-    pub(super) fn single_weights_file(&self) -> Result<String, EmbedError> {
+    fn single_weights_file(&self) -> Result<String, EmbedError> {
         let unreadable =
             |error: io::Error| self.invalid("", "cannot list its files", Some(error.into()));
         let mut found = Vec::new();
@@ -252,18 +365,5 @@ impl ModelDir {
                 Err(self.invalid(TOKENIZER, why, None))
             }
         }
-    }
-
-    /// Returns the directory's name with a digest of all files that determine vectors: the first
-    /// twelve digits of the SHA-256 of their concatenation.
-    pub(super) fn model_name(&self, files: &[&[u8]]) -> String {
-        let mut digest = Sha256::new();
-        for file in files {
-            digest.update(file);
-        }
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let digest = digest.finalize();
-        let short = digest.iter().take(6).fold(0_u64, |short, &byte| short << 8 | u64::from(byte));
-        format!("{name}@{short:012x}")
     }
 }

@@ -1,18 +1,16 @@
-//! Full-text lexemes: tokenizer, Porter stemmer, `tsvector` documents and `tsquery` expressions.
+//! Full-text lexemes: `tsvector` documents and `tsquery` expressions.
 //!
-//! The tokenizer cuts text as `SQLite`'s does, so that both stores find the same memories: letters
-//! and digits form words; case, accents of Latin letters and English suffixes are ignored.
-//! `PostgreSQL`'s own parsers treat links, files and signed numbers specially, drop what they do
-//! not recognize, and find no words in scripts without spaces.
+//! The words are those of the [tokenizer](crate::search::tokenizer). `PostgreSQL`'s own parsers
+//! treat links, files and signed numbers specially, drop what they do not recognize, and find no
+//! words in scripts without spaces.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use mif::Memory;
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
 
-use crate::search::query::{Need, Phrase, Terms, segment_for_index};
+use crate::search::query::{Need, Phrase, Terms};
+use crate::search::tokenizer::{tokenize, words};
 
 /// The last position that a `tsvector` can hold.
 const MAX_POSITION: u16 = 16_383;
@@ -24,11 +22,6 @@ const MAX_TSVECTOR_BYTES: usize = (1 << 20) - 1;
 /// tenant's prefix. It is as short as the separator between two words in the text, so that all of
 /// them fit.
 const UNORDERED_PREFIX: &str = "~";
-/// The maximum length of a word in bytes. A longer one is truncated, since a lexeme has at most
-/// 2046 bytes.
-const MAX_WORD_LEN: usize = 255;
-/// The lengths of words that the stemmer handles, as in `SQLite`.
-const STEMMABLE_LENGTHS: std::ops::RangeInclusive<usize> = 3..=64;
 
 /// The full-text document of a memory.
 #[derive(Debug)]
@@ -142,236 +135,36 @@ impl TsQuery {
     }
 }
 
+/// Builds the expression of one phrase, for documents with and without positions. Returns `None` if
+/// it has no words.
+pub(super) fn phrase_expression(tenant_prefix: &str, phrase: &Phrase) -> Option<String> {
+    let ordered = expression(tenant_prefix, phrase, " <-> ")?;
+    let unordered = expression(UNORDERED_PREFIX, phrase, " & ")?;
+    Some(format!("{ordered} | {unordered}"))
+}
+
 fn expression(tenant_prefix: &str, phrase: &Phrase, with: &str) -> Option<String> {
-    // The phrase is segmented into bigrams already.
-    let words: Vec<String> = tokenize(&phrase.words).collect();
-    let last = words.len().checked_sub(1)?;
-    let quoted = words.iter().enumerate().map(|(n, word)| {
-        let open = if phrase.prefix && n == last { ":*" } else { "" };
-        lexeme(tenant_prefix, word) + open
-    });
-    Some(format!("({})", quoted.collect::<Vec<_>>().join(with)))
-}
-
-/// Returns the words of a text, with scripts without spaces as bigrams.
-pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
-    // Collected, because the segmented text is local.
-    let words: Vec<String> = tokenize(&segment_for_index(text)).collect();
-    words.into_iter()
-}
-
-/// Splits segmented text into normalized words.
-pub(super) fn tokenize(text: &str) -> impl Iterator<Item = String> {
-    text.split(|c: char| !c.is_alphanumeric() && !is_combining_mark(c))
-        .filter(|word| word.chars().any(char::is_alphanumeric))
-        .map(|word| stem(truncate_word(fold(word))))
-        .filter(|word| !word.is_empty())
-}
-
-/// Removes case and accents of Latin letters. Marks on other letters stay, since they form
-/// different letters.
-fn fold(word: &str) -> String {
-    if word.is_ascii() {
-        return word.to_ascii_lowercase();
-    }
-    let mut on_latin = false;
-    let is_bare = |c: &char| {
-        let accent = matches!(c, '\u{300}'..='\u{36f}');
-        on_latin = if accent { on_latin } else { c.is_ascii_alphabetic() };
-        !(accent && on_latin)
+    let form = |form: &str| {
+        // The phrase is segmented into bigrams already.
+        let words: Vec<String> = tokenize(form).collect();
+        let last = words.len().checked_sub(1)?;
+        let quoted = words.iter().enumerate().map(|(n, word)| {
+            let open = if phrase.prefix && n == last { ":*" } else { "" };
+            lexeme(tenant_prefix, word) + open
+        });
+        Some(format!("({})", quoted.collect::<Vec<_>>().join(with)))
     };
-    word.nfd().filter(is_bare).nfc().flat_map(char::to_lowercase).collect()
-}
-
-fn truncate_word(mut word: String) -> String {
-    if word.len() > MAX_WORD_LEN {
-        let end = (0..=MAX_WORD_LEN).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
-        word.truncate(end);
+    let forms: Vec<String> = phrase.forms().filter_map(form).collect();
+    match forms.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        several => Some(format!("({})", several.join(" | "))),
     }
-    word
-}
-
-/// Pairs of a suffix and its replacement. A longer suffix comes before its own suffixes.
-type Endings = &'static [(&'static str, &'static str)];
-
-const STEP_2: Endings = &[
-    ("ational", "ate"),
-    ("tional", "tion"),
-    ("enci", "ence"),
-    ("anci", "ance"),
-    ("izer", "ize"),
-    ("logi", "log"),
-    ("bli", "ble"),
-    ("alli", "al"),
-    ("entli", "ent"),
-    ("eli", "e"),
-    ("ousli", "ous"),
-    ("ization", "ize"),
-    ("ation", "ate"),
-    ("ator", "ate"),
-    ("alism", "al"),
-    ("iveness", "ive"),
-    ("fulness", "ful"),
-    ("ousness", "ous"),
-    ("aliti", "al"),
-    ("iviti", "ive"),
-    ("biliti", "ble"),
-];
-
-const STEP_3: Endings = &[
-    ("icate", "ic"),
-    ("ative", ""),
-    ("alize", "al"),
-    ("iciti", "ic"),
-    ("ical", "ic"),
-    ("ful", ""),
-    ("ness", ""),
-];
-
-const STEP_4: Endings = &[
-    ("al", ""),
-    ("ance", ""),
-    ("ence", ""),
-    ("er", ""),
-    ("ic", ""),
-    ("able", ""),
-    ("ible", ""),
-    ("ant", ""),
-    ("ement", ""),
-    ("ment", ""),
-    ("ent", ""),
-    ("ion", ""),
-    ("ou", ""),
-    ("ism", ""),
-    ("ate", ""),
-    ("iti", ""),
-    ("ous", ""),
-    ("ive", ""),
-    ("ize", ""),
-];
-
-/// Returns the stem of a lowercase word, by Porter's algorithm of 1980 with its two later
-/// corrections, as in `SQLite`, so that `deploying` finds `deployed`. A test compares both.
-pub(super) fn stem(mut word: String) -> String {
-    if !STEMMABLE_LENGTHS.contains(&word.len()) {
-        return word;
-    }
-    plural(&mut word);
-    past(&mut word);
-    if let Some(stem) = word.strip_suffix('y')
-        && has_vowel(stem)
-    {
-        replace(&mut word, 1, "i");
-    }
-    swap(&mut word, STEP_2, |stem, _| measure(stem) > 0);
-    swap(&mut word, STEP_3, |stem, _| measure(stem) > 0);
-    swap(&mut word, STEP_4, |stem, ending| {
-        measure(stem) > 1 && (ending != "ion" || stem.ends_with(['s', 't']))
-    });
-    if let Some(stem) = word.strip_suffix('e') {
-        let m = measure(stem);
-        if m > 1 || (m == 1 && !is_short(stem)) {
-            word.pop();
-        }
-    }
-    if word.ends_with("ll") && measure(&word[..word.len() - 1]) > 1 {
-        word.pop();
-    }
-    word
-}
-
-fn replace(word: &mut String, ending: usize, with: &str) {
-    word.truncate(word.len() - ending);
-    word.push_str(with);
-}
-
-fn plural(word: &mut String) {
-    let longer = |ending: &str| word.len() > ending.len() && word.ends_with(ending);
-    if longer("sses") || longer("ies") {
-        replace(word, 2, "");
-    } else if word.ends_with('s') && !word.ends_with("ss") {
-        word.pop();
-    }
-}
-
-fn past(word: &mut String) {
-    if word.len() > 3 && word.ends_with("eed") {
-        if measure(&word[..word.len() - 3]) > 0 {
-            word.pop();
-        }
-        return;
-    }
-    let ending = ["ed", "ing"].into_iter().find(|ending| {
-        word.strip_suffix(ending).is_some_and(|stem| !stem.is_empty() && has_vowel(stem))
-    });
-    let Some(ending) = ending else { return };
-    replace(word, ending.len(), "");
-    let bytes = word.as_bytes();
-    let doubled = match bytes {
-        [.., a, b] => a == b && !is_vowel(*b, false) && !matches!(b, b'l' | b's' | b'z'),
-        _ => false,
-    };
-    if ["at", "bl", "iz"].iter().any(|end| word.len() > end.len() && word.ends_with(end)) {
-        word.push('e');
-    } else if doubled && bytes.is_ascii() {
-        word.pop();
-    } else if measure(word) == 1 && is_short(word) {
-        word.push('e');
-    }
-}
-
-/// Replaces the first matching suffix, if the condition holds for its stem.
-fn swap(word: &mut String, endings: Endings, may: impl Fn(&str, &str) -> bool) {
-    let fitting = endings.iter().find(|(end, _)| word.len() > end.len() && word.ends_with(end));
-    if let Some((ending, with)) = fitting
-        && may(&word[..word.len() - ending.len()], ending)
-    {
-        replace(word, ending.len(), with);
-    }
-}
-
-/// `y` is a vowel after a consonant.
-fn is_vowel(letter: u8, after_consonant: bool) -> bool {
-    matches!(letter, b'a' | b'e' | b'i' | b'o' | b'u') || (letter == b'y' && after_consonant)
-}
-
-/// Returns for each byte whether it is a consonant.
-fn consonants(stem: &str) -> impl Iterator<Item = bool> {
-    let mut consonant = false;
-    stem.bytes().map(move |letter| {
-        consonant = !is_vowel(letter, consonant);
-        consonant
-    })
-}
-
-fn has_vowel(stem: &str) -> bool {
-    stem.bytes().enumerate().any(|(n, letter)| is_vowel(letter, n > 0))
-}
-
-/// Returns the number of vowel-consonant sequences.
-fn measure(stem: &str) -> usize {
-    let mut after_vowel = false;
-    consonants(stem)
-        .filter(|&consonant| {
-            let turn = consonant && after_vowel;
-            after_vowel = !consonant;
-            turn
-        })
-        .count()
-}
-
-/// Returns whether it ends in consonant, vowel, consonant, where the last is not w, x or y.
-fn is_short(stem: &str) -> bool {
-    let last: Vec<bool> = consonants(stem).collect();
-    last.ends_with(&[true, false, true]) && !stem.ends_with(['w', 'x', 'y'])
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use super::{words, *};
-    use crate::search::query::segment_for_index;
+    use super::*;
 
     fn memory(content: &str) -> Memory {
         let json = r#"{"id":"00000000-0000-0000-0000-000000000001","memory_type":"semantic",
@@ -417,82 +210,16 @@ mod tests {
         assert_eq!(all.whole, whole);
         assert_eq!(tsquery("库", Need::Any).expect("words").whole, "(('m库':*)) | (('~库':*))");
         assert_eq!(tsquery("& | !", Need::Any), None);
+        let mut misspelt = Phrase::new("deplyo", false);
+        assert_eq!(phrase_expression("m", &misspelt).expect("words"), "('mdeplyo') | ('~deplyo')");
+        misspelt.alternatives = vec!["deploy".to_owned(), "employ".to_owned()];
+        let both = "(('mdeploi') | ('memploi')) | (('~deploi') | ('~emploi'))";
+        assert_eq!(phrase_expression("m", &misspelt).expect("words"), both);
     }
 
     #[test]
     fn tenants_have_marks() {
         assert_ne!(tenant_prefix("a"), tenant_prefix("b"));
         assert_eq!(tenant_prefix("a").len(), 4);
-    }
-
-    #[test]
-    fn marks_that_are_no_accents_stay() {
-        assert_eq!(words("हिन्दी CAFÉ").collect::<Vec<_>>(), ["हिन्दी", "cafe"]);
-        let thai: Vec<String> = words("ข้อ").collect();
-        assert_eq!(thai[0], "ข้");
-    }
-
-    #[test]
-    fn a_word_without_an_end_is_cut_between_characters() {
-        let long: Vec<String> = words(&"é".repeat(5000)).collect();
-        assert_eq!(long, ["e".repeat(255)]);
-        let long: Vec<String> = words(&"ж".repeat(5000)).collect();
-        assert_eq!(long, ["ж".repeat(127)]);
-    }
-
-    /// Returns the words in `SQLite`'s index.
-    fn of_sqlite(text: &str) -> BTreeSet<String> {
-        let db = rusqlite::Connection::open_in_memory().expect("a database");
-        db.execute_batch(
-            "CREATE VIRTUAL TABLE words USING fts5(text, \
-                 tokenize='porter unicode61 remove_diacritics 2'); \
-             CREATE VIRTUAL TABLE vocabulary USING fts5vocab(words, row);",
-        )
-        .expect("tables");
-        db.execute("INSERT INTO words VALUES (?1)", [segment_for_index(text)]).expect("a row");
-        let mut ask = db.prepare("SELECT term FROM vocabulary").expect("a question");
-        let terms = ask.query_map([], |row| row.get(0)).expect("an answer");
-        terms.collect::<Result<_, _>>().expect("words")
-    }
-
-    #[track_caller]
-    fn compare(text: &str) {
-        let ours: BTreeSet<String> = words(text).collect();
-        let theirs = of_sqlite(text);
-        let ours_only: Vec<_> = ours.difference(&theirs).collect();
-        let theirs_only: Vec<_> = theirs.difference(&ours).collect();
-        assert!(ours == theirs, "only ours: {ours_only:?}, only theirs: {theirs_only:?}");
-        assert!(!ours.is_empty());
-    }
-
-    #[test]
-    fn every_ending_is_taken_as_sqlite_takes_it() {
-        let stems = "a by sky rel condit oper hop fall hiss fizz fil plast bled tr agre snow box \
-                     happ cares pon t sens vile contr roll ceas prob rat adjust depend y yy eye \
-                     communic digit conform radic different analog hyp general us in st au xyly \
-                     controll motor conflat siz troubl argu irrit effect bowdl activ form";
-        let endings =
-            ["", "s", "ss", "sses", "ies", "eed", "ed", "ing", "y", "e", "ll", "ly", "er"];
-        let endings = endings
-            .into_iter()
-            .chain([STEP_2, STEP_3, STEP_4].concat().into_iter().map(|pair| pair.0));
-        let all: Vec<String> = endings
-            .flat_map(|end| stems.split_whitespace().map(move |stem| format!("{stem}{end}")))
-            .flat_map(|word| ["", "s", "ed", "ing", "ly"].map(|more| format!("{word}{more}")))
-            .collect();
-        compare(&all.join(" "));
-    }
-
-    #[test]
-    fn texts_have_the_words_that_sqlite_finds_in_them() {
-        for memory in testkit::corpus::memories(300, 5) {
-            compare(&memory.content);
-        }
-        compare(
-            "Ünïcödé CAFÉ cafe\u{301} naïve Ångström ŁÓDŹ straße ŒUVRE ÆØÅ Ȯ Ą Ệ Ǖ x_y o'neil 3.14",
-        );
-        compare("Привет ЁЛКА Й Αθήνα ΏΡΑ ½ x² №5 e-mail a.b.c tschüß 100€ ﬁ");
-        compare("我们选择了PostgreSQL数据库，因为它支持JSON。デプロイは木曜日に。배포는 매주");
-        compare(&format!("{} {}", "ab".repeat(40), "running".repeat(9)));
     }
 }

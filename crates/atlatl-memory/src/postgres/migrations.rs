@@ -30,7 +30,7 @@ struct Migration {
 }
 
 /// All migrations. The first has number 1.
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration {
         name: "0001-memories",
         sql: include_str!("migrations/0001-memories.sql"),
@@ -41,6 +41,11 @@ const MIGRATIONS: [Migration; 4] = [
     Migration {
         name: "0004-requeue-vectors",
         sql: include_str!("migrations/0004-requeue-vectors.sql"),
+        oldest: 1,
+    },
+    Migration {
+        name: "0005-frequencies",
+        sql: include_str!("migrations/0005-frequencies.sql"),
         oldest: 1,
     },
 ];
@@ -211,7 +216,7 @@ fn grants(role: &str) -> String {
          GRANT SELECT, INSERT, UPDATE, DELETE
              ON atlatl.memory, atlatl.document, atlatl.vector, atlatl.lease, atlatl.secret
              TO {role};
-         GRANT EXECUTE ON FUNCTION atlatl.found, atlatl.make_near, atlatl.drop_near,
+         GRANT EXECUTE ON FUNCTION atlatl.found, atlatl.frequencies, atlatl.make_near, atlatl.drop_near,
              atlatl.key_of, atlatl.tenant_of, atlatl.tenants_after TO {role};
          GRANT SELECT, UPDATE (since, upto, complete) ON atlatl.near TO {role};
          GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.waiting TO {role};

@@ -5,34 +5,45 @@
 //! otherwise plain SQL does, about twenty times slower. All vectors of a tenant are compared,
 //! unless it has so many that there is an [index](super::vector_index).
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use chrono::{DateTime, Utc};
-use mif::Memory;
+use mif::{Memory, MemoryId};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::crud::{Tenant, Uuid, read, rows, storable};
-use super::lexemes::TsQuery;
+use super::lexemes::{TsQuery, phrase_expression};
 use super::session::{Session, Value};
 use crate::listing::{Filter, ListPosition, MemoryPage, Order, microseconds};
-use crate::search::query::Need;
+use crate::search::bm25;
+use crate::search::query::{Need, Phrase, Terms};
 use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
+
+/// The score of a phrase of weight 1 that occurs once in the content of a memory of mean length,
+/// times 1 + k1: `ts_rank` of one occurrence in the content.
+const SCORE_OF_ONE_OCCURRENCE: f64 = 0.6 * 0.608;
+/// The maximum number of memories that are counted for the weight of a phrase.
+const MAX_WEIGHED_ROWS: u64 = 100_000;
 
 pub(super) fn lexical(
     db: &Session,
-    tsquery: TsQuery,
-    need: Need,
+    tenant: &Tenant,
+    terms: &Terms,
     mut condition: Condition,
     limit: usize,
 ) -> Result<Matches, StoreError> {
+    let Some(tsquery) = TsQuery::from_terms(&tenant.tenant_prefix, terms) else {
+        return Ok(Matches::default());
+    };
     // If all words must match, every hit has each of them, and their frequencies would need a
     // separate count.
-    let weigh = need == Need::Any && tsquery.each.len() > 1;
+    let is_weighed = terms.need == Need::Any && tsquery.each.len() > 1;
     let whole = condition.value(tsquery.whole, Type::TEXT);
     let each = condition.value(tsquery.each, Type::TEXT_ARRAY);
     let unordered = condition.value(tsquery.unordered, Type::TEXT_ARRAY);
-    let weigh = condition.value(weigh, Type::BOOL);
+    let weigh = condition.value(is_weighed, Type::BOOL);
     let limit = condition.value(rows(limit), Type::INT8);
     let sql = format!(
         "SELECT m.id, f.score, m.fades, count(*) OVER () \
@@ -47,7 +58,61 @@ pub(super) fn lexical(
         .iter()
         .map(|row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2)))
         .collect();
-    Ok(Matches::new(best, total))
+    let matches = Matches::new(best, total);
+    let (weights, unknown) = if is_weighed {
+        let (frequencies, memories) =
+            (frequencies(db, tenant, &terms.phrases, MAX_WEIGHED_ROWS)?, documents(db, tenant)?);
+        let weights = frequencies.iter().map(|&frequency| bm25::idf(memories, frequency)).sum();
+        (weights, zeros(&frequencies))
+    } else {
+        // If there are matches, no phrase is unknown.
+        let unknown = match total {
+            0 => zeros(&frequencies(db, tenant, &terms.phrases, 1)?),
+            _ => Vec::new(),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "at most 128 phrases")]
+        let weights = terms.phrases.len() as f64;
+        (weights, unknown)
+    };
+    Ok(matches.with_statistics(SCORE_OF_ONE_OCCURRENCE * weights, unknown))
+}
+
+/// Returns the indexes of the phrases that no memory contains.
+fn zeros(frequencies: &[u64]) -> Vec<usize> {
+    (0..frequencies.len()).filter(|&n| frequencies[n] == 0).collect()
+}
+
+/// Counts the memories that contain each phrase, up to `cap`.
+pub(super) fn frequencies(
+    db: &Session,
+    tenant: &Tenant,
+    phrases: &[Phrase],
+    cap: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let mut frequencies = vec![0; phrases.len()];
+    let (places, expressions): (Vec<usize>, Vec<String>) = phrases
+        .iter()
+        .enumerate()
+        .filter_map(|(n, phrase)| Some((n, phrase_expression(&tenant.tenant_prefix, phrase)?)))
+        .unzip();
+    if expressions.is_empty() {
+        return Ok(frequencies);
+    }
+    let cap = i64::try_from(cap).unwrap_or(i64::MAX);
+    let sql = "SELECT f.frequency FROM atlatl.frequencies($1, $2) WITH ORDINALITY AS f (frequency, n) \
+               ORDER BY f.n";
+    let counted = db.query(sql, &[(&expressions, Type::TEXT_ARRAY), (&cap, Type::INT8)])?;
+    for (place, row) in places.into_iter().zip(&counted) {
+        frequencies[place] = row.get::<_, i64>(0).unsigned_abs();
+    }
+    Ok(frequencies)
+}
+
+/// Counts the memories of a tenant.
+fn documents(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM atlatl.document WHERE tenant = $1";
+    let counted = db.query(sql, &[(&tenant.name, Type::TEXT)])?;
+    Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 
 /// A condition over `m`, an alias of `memory`, and its parameters. `$1` is the tenant.
@@ -240,6 +305,35 @@ pub(super) fn nearest(
     Ok(matches(&found))
 }
 
+/// Returns the cosine similarity to the vectors of these memories.
+pub(super) fn cosines(
+    db: &Session,
+    tenant: &Tenant,
+    pgvector: Option<&str>,
+    query_vector: &QueryVector<'_>,
+    ids: &[MemoryId],
+) -> Result<Vec<Option<f64>>, StoreError> {
+    let wanted: Vec<Uuid> = ids.iter().map(Uuid::from).collect();
+    let sql = format!(
+        "SELECT m.id, {} FROM atlatl.memory m \
+         JOIN atlatl.vector v ON v.tenant = m.tenant AND v.key = m.key AND v.model = $2 \
+         WHERE m.tenant = $1 AND m.id = ANY ($4) AND cardinality(v.vector) = cardinality($3)",
+        cosine(pgvector, "$3")
+    );
+    let values = [
+        (&tenant.name as _, Type::TEXT),
+        (&query_vector.model as _, Type::TEXT),
+        (&query_vector.vector as _, Type::FLOAT4_ARRAY),
+        (&wanted as _, Type::UUID_ARRAY),
+    ];
+    let found = db.query(&sql, &values)?;
+    let cosines: HashMap<u128, f64> = found
+        .iter()
+        .map(|row| (MemoryId::from(row.get::<_, Uuid>(0)).as_u128(), row.get(1)))
+        .collect();
+    Ok(ids.iter().map(|id| cosines.get(&id.as_u128()).copied()).collect())
+}
+
 /// Converts rows that begin with an id, a score and a decay flag.
 pub(super) fn matches(rows: &[Row]) -> Vec<MemoryMatch> {
     let one = |row: &Row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2));
@@ -273,6 +367,20 @@ pub(super) fn unembedded(
         Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?))
     };
     waiting.iter().map(one).collect()
+}
+
+pub(super) fn count_unembedded(
+    db: &Session,
+    tenant: &Tenant,
+    model: &str,
+) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM atlatl.memory m WHERE m.tenant = $1 \
+               AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
+                   WHERE v.tenant = $1 AND v.model = $2 AND v.key = m.key)";
+    let model = storable(model);
+    let values = [(&tenant.name as _, Type::TEXT), (&model as _, Type::TEXT)];
+    let counted = db.query(sql, &values)?;
+    Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 
 pub(super) fn put(

@@ -52,12 +52,38 @@ pub struct Phrase {
     pub words: String,
     /// Whether the last word is a prefix.
     pub prefix: bool,
+    /// Whether it was in double quotes. Such a phrase is never corrected.
+    pub quoted: bool,
+    /// Words that match in its place, because no memory contains it.
+    pub alternatives: Vec<String>,
+}
+
+impl Phrase {
+    /// Creates a phrase that is not quoted.
+    pub(crate) fn new(words: impl Into<String>, prefix: bool) -> Self {
+        Self { words: words.into(), prefix, quoted: false, alternatives: Vec::new() }
+    }
+
+    /// Returns the texts of which one must occur: the alternatives, or the words themselves.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = &str> {
+        let own = self.alternatives.is_empty().then_some(self.words.as_str());
+        own.into_iter().chain(self.alternatives.iter().map(String::as_str))
+    }
+
+    /// Returns whether it is a stop word that was not in double quotes.
+    pub(crate) fn is_stop_word(&self) -> bool {
+        !self.quoted && STOP_WORDS.contains(&self.words.to_lowercase().as_str())
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.words, self.prefix) == (&other.words, other.prefix)
+    }
 }
 
 impl Terms {
     /// Parses a query. Text in double quotes is one phrase. With [`Need::Any`], a run of Chinese,
-    /// Japanese or Korean becomes one phrase per bigram, and stop words are left out unless the
-    /// query has no other words.
+    /// Japanese or Korean becomes one phrase per bigram, a compound such as `booking_date` one
+    /// phrase per part, and stop words are left out unless the query has no other words.
     pub fn parse(question: &str, need: Need) -> Self {
         let mut all = PhraseList::new(need);
         let mut significant = PhraseList::new(need);
@@ -67,10 +93,8 @@ impl Terms {
                 continue;
             }
             for word in part.split_whitespace() {
-                let is_stop_word =
-                    STOP_WORDS.contains(&trim_punctuation(word).to_lowercase().as_str());
                 for phrase in phrases(word, need) {
-                    if need == Need::All || !is_stop_word {
+                    if need == Need::All || !phrase.is_stop_word() {
                         significant.push(phrase.clone());
                     }
                     all.push(phrase);
@@ -116,7 +140,8 @@ impl PhraseList {
             phrase.words.truncate(end);
             (phrase.prefix, self.cut) = (false, true);
         }
-        if !phrase.words.chars().any(char::is_alphanumeric) || self.list.contains(&phrase) {
+        let is_word = phrase.words.chars().any(char::is_alphanumeric);
+        if !is_word || self.list.iter().any(|other| other.is_same(&phrase)) {
             return;
         }
         if self.list.len() >= self.max {
@@ -171,21 +196,44 @@ fn phrases(word: &str, need: Need) -> Vec<Phrase> {
     for run in runs(word) {
         match run {
             Run::Spaced(text) => {
-                phrases.push(Phrase { words: trim_punctuation(text).to_owned(), prefix: false });
+                let word = |word: &str| Phrase::new(word, false);
+                phrases.extend(spaced_words(text, need).into_iter().map(word));
             }
             Run::Unsegmented(characters) => {
                 let prefix = characters.len() == 1;
                 let bigrams = bigrams(&characters);
                 match need {
-                    Need::All => phrases.push(Phrase { words: bigrams.join(" "), prefix }),
+                    Need::All => phrases.push(Phrase::new(bigrams.join(" "), prefix)),
                     Need::Any => {
-                        phrases.extend(bigrams.into_iter().map(|words| Phrase { words, prefix }));
+                        phrases.extend(bigrams.into_iter().map(|words| Phrase::new(words, prefix)));
                     }
                 }
             }
         }
     }
     phrases
+}
+
+/// Returns the words of a run without white space. With [`Need::Any`], a compound such as
+/// `booking_date` or `follow-up` is searched by its parts, because a memory may have them apart.
+/// Numbers and initials (`7.8.4`, `e-mail`) stay whole.
+fn spaced_words(text: &str, need: Need) -> Vec<&str> {
+    let word = strip_possessive(trim_punctuation(text));
+    let parts: Vec<&str> = word
+        .split(['-', '/', '_', '.'])
+        .map(trim_punctuation)
+        .filter(|part| !part.is_empty())
+        .collect();
+    let split = need == Need::Any
+        && parts.len() > 1
+        && parts.iter().all(|part| part.chars().nth(1).is_some())
+        && parts.iter().any(|part| part.chars().any(char::is_alphabetic));
+    if split { parts } else { vec![word] }
+}
+
+/// Removes a possessive: "Caroline's" finds "Caroline". In the index the `s` is a word of its own.
+pub(super) fn strip_possessive(word: &str) -> &str {
+    ["'s", "’s", "'S", "’S"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word)
 }
 
 /// Returns quoted text as one phrase in the form of the index. There the last character of a run
@@ -208,10 +256,10 @@ fn quoted_phrase(text: &str) -> Phrase {
             }
         }
     }
-    Phrase { words: words.join(" "), prefix }
+    Phrase { quoted: true, ..Phrase::new(words.join(" "), prefix) }
 }
 
-fn trim_punctuation(word: &str) -> &str {
+pub(super) fn trim_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
@@ -223,12 +271,16 @@ fn bigrams(characters: &[char]) -> Vec<String> {
     }
 }
 
-enum Run<'a> {
+/// Consecutive characters that the index treats in the same way.
+pub(crate) enum Run<'a> {
+    /// Text with spaces between words.
     Spaced(&'a str),
+    /// Characters of scripts without spaces between words.
     Unsegmented(Vec<char>),
 }
 
-fn runs(text: &str) -> Vec<Run<'_>> {
+/// Splits text into runs.
+pub(crate) fn runs(text: &str) -> Vec<Run<'_>> {
     let mut runs = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -247,7 +299,7 @@ fn runs(text: &str) -> Vec<Run<'_>> {
 
 /// Returns whether `c` belongs to a script without spaces between words, or, as Korean, with
 /// suffixes attached to words.
-fn is_unsegmented(c: char) -> bool {
+pub(crate) fn is_unsegmented(c: char) -> bool {
     matches!(u32::from(c),
         0x0E00..=0x0E7F // Thai
         | 0x1100..=0x11FF // Hangul
@@ -283,7 +335,7 @@ mod tests {
         assert_eq!(words("数据库连接", Need::Any), ["数据", "据库", "库连", "连接"]);
         assert_eq!(words("数据库", Need::All), ["数据 据库"]);
         let alone = Terms::parse("库", Need::Any);
-        assert_eq!(alone.phrases, [Phrase { words: "库".to_owned(), prefix: true }]);
+        assert_eq!(alone.phrases, [Phrase::new("库", true)]);
     }
 
     #[test]
@@ -291,6 +343,28 @@ mod tests {
         assert_eq!(words("What did we decide about Redis?", Need::Any), ["decide", "Redis"]);
         assert_eq!(words("to be or not to be", Need::Any), ["to", "be", "or", "not"]);
         assert_eq!(words("the redis", Need::All), ["the", "redis"]);
+    }
+
+    #[test]
+    fn possessives_are_left_out() {
+        for need in [Need::Any, Need::All] {
+            assert_eq!(words("Caroline's notes", need), ["Caroline", "notes"]);
+            assert_eq!(words("ANNA’S", need), ["ANNA"]);
+            assert_eq!(words("o'neil boss's s", need), ["o'neil", "boss", "s"]);
+            assert_eq!(words("\"Caroline's car\"", need), ["Caroline's car"]);
+        }
+        assert_eq!(words("the dog’s", Need::Any), ["dog"]);
+        assert_eq!(words("What's new?", Need::Any), ["new"]);
+    }
+
+    #[test]
+    fn compounds_are_searched_by_their_parts() {
+        let compound = "pg_partman follow-up's";
+        assert_eq!(words(compound, Need::Any), ["pg", "partman", "follow", "up"]);
+        assert_eq!(words(compound, Need::All), ["pg_partman", "follow-up"]);
+        assert_eq!(words("state-of-the-art", Need::Any), ["state", "art"]);
+        let whole = ["7.8.4", "2026-11-17", "e-mail", "a.b.c"];
+        assert_eq!(words(&whole.join(" "), Need::Any), whole);
     }
 
     #[test]
@@ -320,6 +394,7 @@ mod tests {
         assert_eq!(words("\"使用PostgreSQL数据\"", Need::All), ["使用 用 PostgreSQL 数据"]);
         assert_eq!(words("\"数据库 连接\"", Need::All), ["数据 据库 库 连接"]);
         let alone = Terms::parse("\"库\"", Need::All);
-        assert_eq!(alone.phrases, [Phrase { words: "库".to_owned(), prefix: true }]);
+        assert_eq!(alone.phrases, [Phrase { quoted: true, ..Phrase::new("库", true) }]);
+        assert_eq!(words("\"redis\" redis", Need::Any), ["redis"]);
     }
 }

@@ -1,24 +1,35 @@
-//! Full-text search, and exact vector search over an in-memory copy of the vectors.
+//! Full-text search.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, params_from_iter};
 
-use super::crud::{Condition, id_from_blob, read};
+use super::crud::{Condition, id_from_blob, read_in};
 use super::error::to_store_error;
+use super::statistics::{self, FrequencyCache};
 use crate::listing::Filter;
-use crate::search::query::{Need, Terms};
-use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
+use crate::search::bm25::{self, Bm25, FIELD_WEIGHTS};
+use crate::search::hybrid::MAX_COUNTED;
+use crate::search::query::{Need, Phrase, Terms};
+use crate::store::{Matches, MemoryMatch, StoreError};
 
-/// Matches in titles and tags weigh more than matches in the content.
-const BM25_WEIGHTS: &str = "bm25(4.0, 1.0, 2.0)";
+/// The maximum number of rows that the engine scores, which takes about 1 µs each.
+const MAX_SCORED_ROWS: u64 = 20_000;
+/// The maximum number of rows that the engine counts for the weights of common phrases.
+const MAX_WEIGHED_ROWS: u64 = 500_000;
+/// The number of memories, the newest ones, that are ranked if every phrase is common.
+const NEWEST_RANKED: usize = 1_000;
+/// The score of the first match that is not ranked, below every score of the ranking.
+const UNRANKED_SCORE: f64 = 1e-9;
+/// The score of an unranked match in proportion to the one before, so that no two are equal and a
+/// position in the ranking is unambiguous.
+const UNRANKED_STEP: f64 = 1.0 - 1e-5;
 
 pub(super) fn lexical(
     db: &Connection,
+    frequencies: &FrequencyCache,
     terms: &Terms,
     filter: &Filter,
     limit: usize,
@@ -27,255 +38,381 @@ pub(super) fn lexical(
     if terms.is_empty() || limit == 0 {
         return Ok(Matches::default());
     }
-    let condition = Condition::from_filter(filter, now);
-    let mut values = vec![Value::from(match_expression(terms))];
-    values.extend(condition.values);
-    let tables = format!(
-        "FROM words CROSS JOIN memory ON memory.key = words.rowid \
-         WHERE words MATCH ?1 AND {}",
-        condition.sql
-    );
-    let count = format!("SELECT count(*) {tables}");
-    // The index returns rows by rank, so that only the requested rows are looked up.
-    let best = format!(
-        "SELECT memory.id, words.rank, memory.fades {tables} AND rank MATCH '{BM25_WEIGHTS}' \
-         ORDER BY rank LIMIT {limit}"
-    );
-    let mut statement = db.prepare_cached(&best).map_err(to_store_error)?;
-    let best = statement
-        .query_map(params_from_iter(&values), |row| {
-            // A smaller rank is better in the engine.
-            Ok(MemoryMatch::new(id_from_blob(row.get(0)?), -row.get::<_, f64>(1)?, row.get(2)?))
-        })
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(to_store_error)?;
-    let total = if best.len() < limit {
-        best.len() as u64
-    } else {
-        db.prepare_cached(&count)
-            .and_then(|mut statement| {
-                statement.query_row(params_from_iter(&values), |row| row.get::<_, i64>(0))
-            })
-            .map(i64::unsigned_abs)
-            .map_err(to_store_error)?
+    let totals = statistics::totals(db)?;
+    let phrases = terms.phrases.iter().map(|phrase| {
+        let expression = phrase_expression(phrase);
+        let frequency = frequencies.count(db, &expression, totals.memories)?;
+        Ok(CountedPhrase { expression, frequency })
+    });
+    let phrases = phrases.collect::<Result<Vec<_>, StoreError>>()?;
+    let idf: Vec<f64> =
+        phrases.iter().map(|phrase| bm25::idf(totals.memories, phrase.frequency)).collect();
+    let candidates = Candidates { db, condition: Condition::from_filter(filter, now) };
+    let plan = Plan::new(terms.need, &phrases, totals.memories, MAX_SCORED_ROWS);
+    let mut best = match &plan {
+        Plan::Nothing => Vec::new(),
+        Plan::Complete { all } => candidates.by_score(all, limit)?,
+        Plan::Selective { selective, .. } => {
+            let mut best = candidates.by_score(selective, limit)?;
+            for one in &mut best {
+                one.score /= 2.0;
+            }
+            best
+        }
+        Plan::Newest { rest } => {
+            let bm25 = Bm25::new(&terms.phrases, &idf, totals.mean_len);
+            candidates.newest_by_score(rest, &bm25, limit)?
+        }
     };
-    Ok(Matches::new(best, total))
+    if let Plan::Selective { rest, .. } | Plan::Newest { rest } = &plan {
+        candidates.append_newest(&mut best, rest, limit)?;
+    }
+    let total = match plan.whole() {
+        Some(whole) if best.len() >= limit => candidates.count(whole, MAX_COUNTED + 1)?,
+        _ => best.len() as u64,
+    };
+    let unknown = (0..phrases.len()).filter(|&n| phrases[n].frequency == 0).collect();
+    let mut matches = Matches::new(best, total.min(MAX_COUNTED));
+    matches.at_least = total > MAX_COUNTED;
+    Ok(matches.with_statistics(bm25::full_score(&idf), unknown))
 }
 
-/// Builds the query for the full-text index from quoted strings and operators only.
-fn match_expression(terms: &Terms) -> String {
-    let phrases = terms.phrases.iter().map(|phrase| {
-        let quoted = format!("\"{}\"", phrase.words.replace('"', "\"\"").replace('\0', " "));
+/// Counts the memories that contain each phrase, up to `cap`.
+pub(super) fn frequencies(
+    db: &Connection,
+    phrases: &[Phrase],
+    cap: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let count = |phrase| statistics::count(db, &phrase_expression(phrase), cap);
+    phrases.iter().map(count).collect()
+}
+
+/// A phrase of a query, with the number of memories that contain it.
+#[derive(Debug, Clone)]
+struct CountedPhrase {
+    expression: String,
+    frequency: u64,
+}
+
+/// How a query is answered.
+#[derive(Debug, PartialEq, Eq)]
+enum Plan {
+    /// No memory matches.
+    Nothing,
+    /// The engine scores all matches.
+    Complete { all: String },
+    /// The engine scores the memories with a rare phrase, and gives them twice their score. The
+    /// others follow, newest first: those that match the first expression, then the second.
+    Selective { selective: String, rest: Vec<String> },
+    /// Every phrase is common: the newest memories are ranked here.
+    Newest { rest: Vec<String> },
+}
+
+impl Plan {
+    /// Plans a query over an index of `memories`, in which the engine scores at most `max_scored`
+    /// rows.
+    fn new(need: Need, phrases: &[CountedPhrase], memories: u64, max_scored: u64) -> Self {
+        let mut present: Vec<&CountedPhrase> =
+            phrases.iter().filter(|phrase| phrase.frequency > 0).collect();
+        // A phrase that more than half of all memories contain has no weight, and is not counted
+        // to the end.
+        let is_everywhere = |phrase: &CountedPhrase| phrase.frequency > memories / 2;
+        let rows_of = |phrase: &CountedPhrase| {
+            if is_everywhere(phrase) { memories } else { phrase.frequency }
+        };
+        let rows = present.iter().map(|phrase| rows_of(phrase)).sum::<u64>();
+        let (every, any) = (join(&present, " AND "), join(&present, " OR "));
+        if present.is_empty() || (need == Need::All && present.len() < phrases.len()) {
+            return Self::Nothing;
+        }
+        if need == Need::All {
+            // There are at most as many matches as the rarest phrase has.
+            let most = present.iter().map(|phrase| rows_of(phrase)).min().unwrap_or(0);
+            let is_cheap = most <= max_scored && rows <= MAX_WEIGHED_ROWS;
+            return if is_cheap {
+                Self::Complete { all: every }
+            } else {
+                Self::Newest { rest: vec![every] }
+            };
+        }
+        if rows <= max_scored {
+            return Self::Complete { all: any };
+        }
+        let rest = if present.len() > 1 { vec![every, any] } else { vec![any] };
+        // The sort is stable: the order in the query breaks ties.
+        present.sort_by_key(|phrase| phrase.frequency);
+        present.retain(|phrase| !is_everywhere(phrase));
+        let rare = affordable(&present, max_scored);
+        if rare == 0 {
+            return Self::Newest { rest };
+        }
+        let (rare, common) = present.split_at(rare);
+        let common = &common[..affordable(common, MAX_WEIGHED_ROWS)];
+        // A row must have a rare phrase. Every phrase occurs twice in the expression, so that the
+        // engine returns twice the score: the first occurrence of the rare ones is the condition,
+        // and the common ones are repeated to keep the proportion.
+        let condition = join(rare, " OR ");
+        let scored = [rare, common, common].concat();
+        let selective = format!("({condition}) AND ({})", join(&scored, " OR "));
+        Self::Selective { selective, rest }
+    }
+
+    /// Returns the expression that all matches meet.
+    fn whole(&self) -> Option<&str> {
+        match self {
+            Self::Nothing => None,
+            Self::Complete { all } => Some(all),
+            Self::Selective { rest, .. } | Self::Newest { rest } => rest.last().map(String::as_str),
+        }
+    }
+}
+
+/// Returns how many phrases from the beginning have at most `max` rows together.
+fn affordable(phrases: &[&CountedPhrase], max: u64) -> usize {
+    let mut rows = 0;
+    phrases
+        .iter()
+        .take_while(|phrase| {
+            rows += phrase.frequency;
+            rows <= max
+        })
+        .count()
+}
+
+fn join(phrases: &[&CountedPhrase], operator: &str) -> String {
+    let all: Vec<&str> = phrases.iter().map(|phrase| phrase.expression.as_str()).collect();
+    all.join(operator)
+}
+
+/// Builds the expression of a phrase from quoted strings and operators only.
+fn phrase_expression(phrase: &Phrase) -> String {
+    let forms = phrase.forms().map(|words| {
+        let quoted = format!("\"{}\"", words.replace('"', "\"\"").replace('\0', " "));
         if phrase.prefix { format!("{quoted} *") } else { quoted }
     });
-    let with = match terms.need {
-        Need::Any => " OR ",
-        Need::All => " AND ",
-    };
-    phrases.collect::<Vec<_>>().join(with)
+    let forms: Vec<String> = forms.collect();
+    if forms.len() > 1 { format!("({})", forms.join(" OR ")) } else { forms.concat() }
 }
 
-/// The vectors of one model in memory. The copy is refreshed before each query, since another
-/// process may have added vectors.
-#[derive(Debug)]
-pub(super) struct VectorCache {
-    model: String,
-    dimensions: usize,
-    numbers: Vec<f32>,
-    keys: Vec<i64>,
-    slots: HashMap<i64, usize>,
-    /// The sequence number of the last vector in it.
-    upto: i64,
+/// The memories that a filter admits, in a full-text search.
+struct Candidates<'a> {
+    db: &'a Connection,
+    condition: Condition,
 }
 
-/// Returns the vectors of `model`. The cache holds one model at a time.
-pub(super) fn cache_for_model(
-    cached: &RwLock<Option<Arc<Mutex<VectorCache>>>>,
-    model: &str,
-    dimensions: usize,
-) -> Arc<Mutex<VectorCache>> {
-    let is_it = |vector_cache: &Arc<Mutex<VectorCache>>| {
-        let vector_cache = vector_cache.lock().unwrap_or_else(PoisonError::into_inner);
-        vector_cache.model == model && vector_cache.dimensions == dimensions
-    };
-    let found = cached.read().unwrap_or_else(PoisonError::into_inner).clone().filter(is_it);
-    found.unwrap_or_else(|| {
-        let vector_cache = Arc::new(Mutex::new(VectorCache {
-            model: model.to_owned(),
-            dimensions,
-            numbers: Vec::new(),
-            keys: Vec::new(),
-            slots: HashMap::new(),
-            upto: 0,
-        }));
-        *cached.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&vector_cache));
-        vector_cache
-    })
-}
+impl Candidates<'_> {
+    /// Returns the best matches of `expression` by the engine's BM25, at most `limit`.
+    fn by_score(&self, expression: &str, limit: usize) -> Result<Vec<MemoryMatch>, StoreError> {
+        let [title, content, tags] = FIELD_WEIGHTS;
+        // The index returns rows by rank, so that only the requested rows are looked up.
+        let sql = format!(
+            "SELECT memory.id, words.rank, memory.fades {} \
+             AND rank MATCH 'bm25({title:.1}, {content:.1}, {tags:.1})' ORDER BY rank LIMIT ?",
+            self.tables()
+        );
+        let mut statement = self.db.prepare_cached(&sql).map_err(to_store_error)?;
+        statement
+            .query_map(params_from_iter(self.values(expression, limit)), |row| {
+                // A smaller rank is better in the engine.
+                Ok(MemoryMatch::new(id_from_blob(row.get(0)?), -row.get::<_, f64>(1)?, row.get(2)?))
+            })
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(to_store_error)
+    }
 
-impl VectorCache {
-    fn refresh(&mut self, db: &Connection) -> Result<(), StoreError> {
-        let mut statement = db
-            .prepare_cached(
-                "SELECT seq, key, vector FROM vector WHERE seq > ?1 AND model = ?2 ORDER BY seq",
-            )
+    /// Ranks the newest [`NEWEST_RANKED`] matches, and returns the best of them.
+    fn newest_by_score(
+        &self,
+        expressions: &[String],
+        bm25: &Bm25,
+        limit: usize,
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT json FROM document WHERE key = ?1")
             .map_err(to_store_error)?;
-        let mut rows = statement.query(params![self.upto, self.model]).map_err(to_store_error)?;
-        while let Some(row) = rows.next().map_err(to_store_error)? {
-            let (seq, key) =
-                (row.get(0).map_err(to_store_error)?, row.get(1).map_err(to_store_error)?);
-            let bytes = row.get_ref(2).map_err(to_store_error)?.as_blob();
-            let bytes = bytes.map_err(|error| to_store_error(error.into()))?;
-            self.upto = seq;
-            // An empty vector marks a text that the model refused, and vectors of other lengths
-            // cannot be compared.
-            if bytes.len() != self.dimensions * size_of::<f32>() {
-                continue;
+        let mut best = self.newest(expressions, &HashSet::new(), NEWEST_RANKED)?;
+        for (key, one) in &mut best {
+            let mut rows = statement.query([*key]).map_err(to_store_error)?;
+            if let Some(row) = rows.next().map_err(to_store_error)? {
+                one.score = bm25.score(&read_in(row, 0)?);
             }
-            let vector = bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four));
-            if let Some(slot) = self.slots.get(&key) {
-                let place = slot * self.dimensions..(slot + 1) * self.dimensions;
-                self.numbers.splice(place, vector);
-            } else {
-                self.slots.insert(key, self.keys.len());
-                self.keys.push(key);
-                self.numbers.extend(vector);
-            }
+        }
+        // The sort is stable: newer memories come before older ones with the same score.
+        best.sort_by(|(_, a), (_, b)| b.score.total_cmp(&a.score));
+        best.truncate(limit);
+        Ok(best.into_iter().map(|(_, one)| one).collect())
+    }
+
+    /// Fills `best` up to `limit` with other matches, newest first.
+    fn append_newest(
+        &self,
+        best: &mut Vec<MemoryMatch>,
+        expressions: &[String],
+        limit: usize,
+    ) -> Result<(), StoreError> {
+        if best.len() >= limit {
+            return Ok(());
+        }
+        let skip: HashSet<u128> = best.iter().map(|one| one.id.as_u128()).collect();
+        let newest = self.newest(expressions, &skip, limit - best.len())?;
+        let mut score = UNRANKED_SCORE;
+        for (_, mut one) in newest {
+            one.score = score;
+            score *= UNRANKED_STEP;
+            best.push(one);
         }
         Ok(())
     }
 
-    /// Returns all keys with their cosine similarity, which is the dot product of vectors of length
-    /// 1. A heap returns the nearest first without sorting the rest.
-    fn ranked(&self, vector: &[f32]) -> BinaryHeap<Neighbor> {
-        let dot = |row: &[f32]| row.iter().zip(vector).map(|(a, b)| a * b).sum::<f32>();
-        let rows = self.numbers.chunks_exact(self.dimensions.max(1)).map(dot);
-        rows.zip(&self.keys).map(|(cosine, key)| Neighbor { cosine, key: *key }).collect()
-    }
-}
-
-/// A key with its cosine similarity.
-#[derive(Debug)]
-struct Neighbor {
-    cosine: f32,
-    key: i64,
-}
-
-impl Ord for Neighbor {
-    /// Greater is nearer. Among equals the older comes first.
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.cosine.total_cmp(&other.cosine).then(other.key.cmp(&self.key))
-    }
-}
-
-impl PartialOrd for Neighbor {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Neighbor {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Neighbor {}
-
-pub(super) fn nearest(
-    db: &Connection,
-    vector_cache: &Mutex<VectorCache>,
-    vector: &[f32],
-    filter: &Filter,
-    limit: usize,
-    now: DateTime<Utc>,
-) -> Result<Vec<MemoryMatch>, StoreError> {
-    let mut ranked = {
-        let mut vector_cache = vector_cache.lock().unwrap_or_else(PoisonError::into_inner);
-        vector_cache.refresh(db)?;
-        vector_cache.ranked(vector)
-    };
-    let condition = Condition::from_filter(filter, now);
-    let sql = format!(
-        "SELECT memory.id, memory.fades FROM memory WHERE {} AND memory.key = ?",
-        condition.sql
-    );
-    let mut statement = db.prepare_cached(&sql).map_err(to_store_error)?;
-    let mut found = Vec::new();
-    while found.len() < limit
-        && let Some(Neighbor { cosine, key }) = ranked.pop()
-    {
-        let values = condition.values.iter().cloned().chain([key.into()]);
-        // Memories that were deleted, filtered out or updated meanwhile are skipped.
-        let admitted = statement
-            .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(to_store_error)?;
-        if let Some((id, decays)) = admitted {
-            found.push(MemoryMatch::new(id_from_blob(id), f64::from(cosine), decays));
+    /// Returns the keys and matches of the first expression, newest first, then those of the next,
+    /// at most `limit`, without scores.
+    fn newest(
+        &self,
+        expressions: &[String],
+        skip: &HashSet<u128>,
+        limit: usize,
+    ) -> Result<Vec<(i64, MemoryMatch)>, StoreError> {
+        let sql = format!(
+            "SELECT memory.key, memory.id, memory.fades {} ORDER BY words.rowid DESC LIMIT ?",
+            self.tables()
+        );
+        let mut statement = self.db.prepare_cached(&sql).map_err(to_store_error)?;
+        let mut newest: Vec<(i64, MemoryMatch)> = Vec::new();
+        let mut seen = skip.clone();
+        for expression in expressions {
+            if newest.len() >= limit {
+                break;
+            }
+            // All that were seen may come again.
+            let rows = limit - newest.len() + seen.len();
+            let found = statement
+                .query_map(params_from_iter(self.values(expression, rows)), |row| {
+                    let (key, id) = (row.get(0)?, id_from_blob(row.get(1)?));
+                    Ok((key, MemoryMatch::new(id, 0.0, row.get(2)?)))
+                })
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(to_store_error)?;
+            let new = found.into_iter().filter(|(_, one)| seen.insert(one.id.as_u128()));
+            newest.extend(new.take(limit - newest.len()));
         }
+        Ok(newest)
     }
-    Ok(found)
+
+    /// Counts the matches, up to `cap`.
+    fn count(&self, expression: &str, cap: u64) -> Result<u64, StoreError> {
+        let sql = format!("SELECT count(*) FROM (SELECT 1 {} LIMIT ?)", self.tables());
+        let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+        self.db
+            .prepare_cached(&sql)
+            .and_then(|mut statement| {
+                let values = params_from_iter(self.values(expression, cap));
+                statement.query_row(values, |row| row.get::<_, i64>(0))
+            })
+            .map(i64::unsigned_abs)
+            .map_err(to_store_error)
+    }
+
+    fn tables(&self) -> String {
+        format!(
+            "FROM words CROSS JOIN memory ON memory.key = words.rowid WHERE words MATCH ?1 AND {}",
+            self.condition.sql
+        )
+    }
+
+    /// Returns the parameters of a statement over [`tables`](Self::tables) with a limit.
+    fn values(&self, expression: &str, limit: usize) -> Vec<Value> {
+        let mut values = vec![Value::from(expression.to_owned())];
+        values.extend(self.condition.values.iter().cloned());
+        values.push(i64::try_from(limit).unwrap_or(i64::MAX).into());
+        values
+    }
 }
 
-pub(super) fn unembedded(
-    db: &Connection,
-    model: &str,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<Unembedded>, StoreError> {
-    let mut statement = db
-        .prepare_cached(
-            "SELECT key, json FROM document \
-             WHERE key > max(?3, coalesce((SELECT upto FROM embedded WHERE model = ?1), 0)) \
-             AND NOT EXISTS (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
-             ORDER BY key LIMIT ?2",
-        )
-        .map_err(to_store_error)?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![model, limit, after]).map_err(to_store_error)?;
-    let mut waiting = Vec::new();
-    while let Some(row) = rows.next().map_err(to_store_error)? {
-        let key: i64 = row.get(0).map_err(to_store_error)?;
-        let memory = read(&row.get::<_, String>(1).map_err(to_store_error)?)?;
-        waiting.push(Unembedded::from_memory(key.unsigned_abs(), memory));
-    }
-    Ok(waiting)
-}
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
 
-pub(super) fn put(
-    db: &Connection,
-    model: &str,
-    vectors: &[(u64, Vec<f32>)],
-) -> Result<(), StoreError> {
-    for (version, vector) in vectors {
-        let key = i64::try_from(*version).unwrap_or(i64::MAX);
-        let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-        db.prepare_cached(
-            "INSERT OR REPLACE INTO vector (key, model, vector) \
-             SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM memory WHERE key = ?1)",
-        )
-        .and_then(|mut insert| insert.execute(params![key, model, bytes]))
-        .map_err(to_store_error)?;
+    use testkit::corpus;
+
+    use super::*;
+    use crate::store::{MemoryStore, OnConflict};
+
+    fn plan(need: Need, phrases: &[(&str, u64)]) -> Plan {
+        let counted = |&(expression, frequency): &(&str, u64)| CountedPhrase {
+            expression: expression.to_owned(),
+            frequency,
+        };
+        Plan::new(need, &phrases.iter().map(counted).collect::<Vec<_>>(), 1_000, 100)
     }
-    // Advances to the first memory without a vector, so that memories that were left out stay
-    // pending.
-    db.prepare_cached(
-        "INSERT INTO embedded (model, upto) VALUES (?1, 0) \
-         ON CONFLICT (model) DO NOTHING",
-    )
-    .and_then(|mut insert| insert.execute(params![model]))
-    .map_err(to_store_error)?;
-    db.prepare_cached(
-        "UPDATE embedded SET upto = coalesce( \
-             (SELECT key - 1 FROM document WHERE key > embedded.upto AND NOT EXISTS \
-                 (SELECT 1 FROM vector WHERE vector.key = document.key AND model = ?1) \
-              ORDER BY key LIMIT 1), \
-             (SELECT max(key) FROM document), upto) \
-         WHERE model = ?1",
-    )
-    .and_then(|mut update| update.execute(params![model]))
-    .map(drop)
-    .map_err(to_store_error)
+
+    #[test]
+    fn the_engine_scores_few_rows() {
+        let rest = |some: &[&str]| some.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
+        let complete = |all: &str| Plan::Complete { all: all.to_owned() };
+        assert_eq!(plan(Need::Any, &[("a", 60), ("b", 40), ("c", 0)]), complete("a OR b"));
+        assert_eq!(
+            plan(Need::Any, &[("a", 200), ("b", 40), ("c", 0), ("d", 600)]),
+            Plan::Selective {
+                selective: "(b) AND (b OR a OR a)".to_owned(),
+                rest: rest(&["a AND b AND d", "a OR b OR d"]),
+            }
+        );
+        let newest = |some: &[&str]| Plan::Newest { rest: rest(some) };
+        assert_eq!(plan(Need::Any, &[("a", 200), ("b", 300)]), newest(&["a AND b", "a OR b"]));
+        assert_eq!(plan(Need::Any, &[("a", 200)]), newest(&["a"]));
+        assert_eq!(plan(Need::Any, &[("a", 0)]), Plan::Nothing);
+        assert_eq!(plan(Need::All, &[("a", 200), ("b", 50)]), complete("a AND b"));
+        assert_eq!(plan(Need::All, &[("a", 200), ("b", 150)]), newest(&["a AND b"]));
+        assert_eq!(plan(Need::All, &[("a", 50), ("b", 0)]), Plan::Nothing);
+    }
+
+    /// A new version of the engine that scores differently fails here.
+    #[test]
+    fn every_way_to_score_agrees() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join("memory.db");
+        let store = crate::SqliteStore::open(&path).expect("a store");
+        let memories = corpus::memories(200, 12);
+        store.put(&memories, OnConflict::Keep).expect("put");
+        let db = Connection::open(&path).expect("a connection");
+        let totals = statistics::totals(&db).expect("totals");
+        let filter = Filter { status: None, ..Filter::default() };
+        let now = "2026-02-01T00:00:00Z".parse().expect("a time");
+        let candidates = Candidates { db: &db, condition: Condition::from_filter(&filter, now) };
+        let scores = |expression: &str| {
+            let best = candidates.by_score(expression, 1_000).expect("an answer");
+            best.into_iter().map(|one| (one.id.as_u128(), one.score)).collect::<HashMap<_, _>>()
+        };
+        let (mut selective_plans, mut compared) = (0, 0);
+        for memory in memories.iter().take(40) {
+            let query: Vec<&str> = memory.content.split_whitespace().take(7).collect();
+            let terms = Terms::parse(&query.join(" "), Need::Any);
+            let counted = |phrase: &Phrase| {
+                let expression = phrase_expression(phrase);
+                let frequency = statistics::count(&db, &expression, 1_000).expect("a count");
+                CountedPhrase { expression, frequency }
+            };
+            let phrases: Vec<CountedPhrase> = terms.phrases.iter().map(counted).collect();
+            let idf: Vec<f64> =
+                phrases.iter().map(|one| bm25::idf(totals.memories, one.frequency)).collect();
+            let exact = scores(&join(&phrases.iter().collect::<Vec<_>>(), " OR "));
+            let bm25 = Bm25::new(&terms.phrases, &idf, totals.mean_len);
+            for memory in &memories {
+                let engine = exact.get(&memory.id.as_u128()).copied().unwrap_or(0.0);
+                let ours = bm25.score(memory);
+                assert!((ours - engine).abs() < 1e-9, "{query:?} {}: {ours} {engine}", memory.id);
+            }
+            let plan = Plan::new(Need::Any, &phrases, totals.memories, 20);
+            if let Plan::Selective { selective, .. } = plan {
+                selective_plans += 1;
+                for (id, twice) in scores(&selective) {
+                    // Phrases of more than half of the memories are left out.
+                    assert!((twice / 2.0 - exact[&id]).abs() < 1e-4, "{query:?}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(selective_plans > 10 && compared > 50, "{selective_plans} {compared}");
+    }
 }

@@ -6,6 +6,8 @@ mod bert;
 mod choices;
 #[cfg(any(feature = "local", feature = "openai"))]
 mod contract;
+#[cfg(feature = "local")]
+mod eight_bits;
 #[cfg(feature = "openai")]
 mod endpoint;
 #[cfg(feature = "local")]

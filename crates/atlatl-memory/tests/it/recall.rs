@@ -56,3 +56,38 @@ fn nothing_asked_is_everything_the_newest_first() {
 fn a_prompt_has_whole_memories_and_keeps_to_its_budget() {
     in_a_file(cases::a_prompt_has_whole_memories_and_keeps_to_its_budget);
 }
+
+#[test]
+fn the_first_page_is_the_beginning_of_all_pages() {
+    in_a_file(cases::the_first_page_is_the_beginning_of_all_pages);
+}
+
+#[test]
+fn a_misspelt_word_finds_what_is_meant() {
+    in_a_file(cases::a_misspelt_word_finds_what_is_meant);
+}
+
+#[test]
+fn an_empty_answer_says_why() {
+    in_a_file(cases::an_empty_answer_says_why);
+}
+
+#[test]
+fn g63_hybrid_is_said_only_if_vectors_took_part() {
+    in_a_file(cases::g63_hybrid_is_said_only_if_vectors_took_part);
+}
+
+#[test]
+fn a_month_in_the_question_prefers_memories_of_that_month() {
+    in_a_file(cases::a_month_in_the_question_prefers_memories_of_that_month);
+}
+
+#[test]
+fn a_month_that_no_memory_has_changes_nothing() {
+    in_a_file(cases::a_month_that_no_memory_has_changes_nothing);
+}
+
+#[test]
+fn a_hit_says_why_it_matches() {
+    in_a_file(cases::a_hit_says_why_it_matches);
+}

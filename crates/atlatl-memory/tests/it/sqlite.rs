@@ -1,5 +1,6 @@
 //! The `SQLite` store: the contract, and the behavior specific to a file.
 
+use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,7 +8,8 @@ use atlatl_memory::{
     Filter, MemoryStore, Need, OnConflict, Order, PutOutcome, SqliteStore, StoreError, Terms,
     contract,
 };
-use testkit::corpus;
+use mif::{Memory, MemoryId, MemoryType};
+use testkit::{SplitMix64, corpus};
 
 fn any() -> Filter {
     let mut any = Filter::default();
@@ -23,6 +25,91 @@ fn sqlite_keeps_the_contract() {
         let name = format!("{}.db", n.fetch_add(1, Ordering::Relaxed));
         Box::new(SqliteStore::open(&home.path().join(name)).unwrap())
     });
+}
+
+#[test]
+fn sqlite_keeps_the_contract_with_vectors_at_8_bits() {
+    let home = tempfile::tempdir().unwrap();
+    let n = AtomicUsize::new(0);
+    contract::run(|| {
+        let name = format!("{}.db", n.fetch_add(1, Ordering::Relaxed));
+        Box::new(SqliteStore::open_quantized(&home.path().join(name), 0).unwrap())
+    });
+}
+
+#[test]
+fn vectors_at_8_bits_find_the_same_memories_with_exact_scores() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    let exact = SqliteStore::open(&path).unwrap();
+    let quantized = SqliteStore::open_quantized(&path, 1_000).unwrap();
+    let memories = corpus::memories(2_000, 3);
+    exact.put(&memories, OnConflict::Keep).unwrap();
+    let mut random = SplitMix64::new(4);
+    let mut unit_vector = || {
+        let mut number = || f32::from(u16::try_from(random.below(2_001)).unwrap()) - 1_000.0;
+        let numbers: Vec<f32> = (0..64).map(|_| number()).collect();
+        let length = numbers.iter().map(|x| x * x).sum::<f32>().sqrt();
+        numbers.into_iter().map(|x| x / length).collect::<Vec<f32>>()
+    };
+    let now = "2027-01-01T00:00:00Z".parse().unwrap();
+    // The first batch leaves the copy exact, the second does not.
+    for _ in 0..2 {
+        let waiting = exact.unembedded("m", 0, 1_000).unwrap();
+        let vectors: Vec<_> = waiting.iter().map(|one| (one.version, unit_vector())).collect();
+        exact.put_vectors("m", &vectors).unwrap();
+        for filter in [any(), Filter::default()] {
+            let query = unit_vector();
+            let expected = exact.nearest("m", &query, &filter, 200, now).unwrap();
+            let found = quantized.nearest("m", &query, &filter, 200, now).unwrap();
+            assert_eq!(found.len(), 200);
+            assert!(found.windows(2).all(|two| two[0].score >= two[1].score));
+            let same = found.iter().filter(|one| expected.contains(one)).count();
+            assert!(same >= 198, "{same} of 200 with the same score");
+        }
+    }
+    // A memory that is gone is not found, although the copy has its vector.
+    let query = unit_vector();
+    let first =
+        |store: &SqliteStore| store.nearest("m", &query, &any(), 1, now).unwrap().pop().unwrap().id;
+    let nearest = first(&quantized);
+    assert_eq!(nearest, first(&exact));
+    assert!(exact.delete(&nearest).unwrap());
+    assert_ne!(first(&quantized), nearest);
+    assert_eq!(first(&quantized), first(&exact));
+}
+
+#[test]
+fn common_words_are_bounded_and_miss_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("memory.db")).unwrap();
+    let now: chrono::DateTime<chrono::Utc> = "2027-01-01T00:00:00Z".parse().unwrap();
+    let memory = |n: u128| {
+        let content = format!("common word{}", n % 12_500);
+        let created = mif::Timestamp::from(now);
+        Memory::new(MemoryId::from_u128(n), MemoryType::Semantic, content, created).unwrap()
+    };
+    let memories: Vec<Memory> = (1..=25_000).map(memory).collect();
+    store.put(&memories, OnConflict::Keep).unwrap();
+    let find = |query: &str, need, limit| {
+        let terms = Terms::parse(query, need);
+        let found = store.lexical(&terms, &Filter::default(), limit, now).unwrap();
+        let ids: Vec<u128> = found.best.iter().map(|one| one.id.as_u128()).collect();
+        assert!(found.best.is_sorted_by(|a, b| a.score >= b.score), "{query}");
+        assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{query}");
+        (ids, found.total, found.at_least)
+    };
+    let (ids, total, at_least) = find("common word7", Need::Any, 10);
+    assert_eq!((&ids[..4], total, at_least), (&[7, 12_507, 25_000, 24_999][..], 10_000, true));
+    let (ids, total, at_least) = find("common", Need::Any, 10_000);
+    assert_eq!((ids.len(), total, at_least), (10_000, 10_000, true));
+    assert_eq!((ids[0], ids[9_999]), (25_000, 15_001), "the newest come first");
+    let (ids, total, at_least) = find("common word7", Need::All, 10);
+    assert_eq!((&ids[..], total, at_least), (&[7, 12_507][..], 2, false));
+    let (ids, _, at_least) = find("common", Need::All, 5);
+    assert_eq!((&ids[..], at_least), (&[25_000, 24_999, 24_998, 24_997, 24_996][..], true));
+    let (ids, ..) = find("word7 word8 word9", Need::Any, 10_000);
+    assert_eq!(ids.len(), 6);
 }
 
 #[test]

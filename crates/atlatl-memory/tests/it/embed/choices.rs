@@ -11,8 +11,9 @@ fn parse(text: &str) -> Result<EmbedderChoice, InvalidEmbedderChoice> {
 }
 
 #[test]
-fn all_three_kinds_are_read_and_written_alike() {
+fn all_kinds_are_read_and_written_alike() {
     for text in [
+        "auto",
         "none",
         "openai:https://models.example/v1#text-embedding-3-small",
         "openai:http://localhost:11434/v1#nomic-embed-text:v1.5",
@@ -38,7 +39,17 @@ fn all_three_kinds_are_read_and_written_alike() {
 
 #[test]
 fn what_is_no_choice_says_what_would_be() {
-    for text in ["", "None", "none ", "ollama:x", "openai", "local", "https://models.example#m"] {
+    for text in [
+        "",
+        "None",
+        "Auto",
+        "auto:",
+        "none ",
+        "ollama:x",
+        "openai",
+        "local",
+        "https://models.example#m",
+    ] {
         assert_eq!(parse(text), Err(InvalidEmbedderChoice::Unknown), "{text}");
     }
     assert_eq!(parse("local:"), Err(InvalidEmbedderChoice::NoDirectory));
@@ -47,7 +58,8 @@ fn what_is_no_choice_says_what_would_be() {
     }
     assert_eq!(parse("openai:https://models.example#a\nb"), Err(InvalidEmbedderChoice::Model));
     let message = InvalidEmbedderChoice::Unknown.to_string();
-    assert_eq!(message, "an embedder is `none`, `openai:{url}#{model}` or `local:{directory}`");
+    let expected = "an embedder is `auto`, `none`, `openai:{url}#{model}` or `local:{directory}`";
+    assert_eq!(message, expected);
 }
 
 #[test]
@@ -94,8 +106,12 @@ fn a_password_in_an_address_is_not_repeated() {
 }
 
 #[test]
-fn none_opens_nothing() {
+fn none_opens_nothing_and_neither_does_auto_without_a_model() {
     assert!(open(&EmbedderChoice::None, Some("key".to_owned())).unwrap().is_none());
+    let resolved = EmbedderChoice::Auto.resolve(&[Path::new("/nowhere").to_owned()]);
+    assert_eq!(resolved, EmbedderChoice::None);
+    let local = parse("local:/srv/models/minilm").unwrap();
+    assert_eq!(local.clone().resolve(&[]), local);
 }
 
 #[cfg(not(feature = "local"))]

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use atlatl_memory::embed::{EmbedError, Embedder as _, EmbedderChoice, StaticModel, open};
+use testkit::static_model::{ROWS, tensors, write as make};
 use testkit::tool::require_model;
 
 use super::bert::refused;
@@ -113,34 +114,4 @@ fn what_is_no_table_is_refused() {
     refused(directory, "", "2 safetensors files");
     fs::write(directory.join("tokenizer.json"), "{}").unwrap();
     refused(directory, "tokenizer.json", "not a tokenizer");
-}
-
-/// `[UNK]`, `[CLS]`, north, east, south.
-const ROWS: [f32; 10] = [9.0, 9.0, 9.0, -9.0, 0.0, 1.0, 1.0, 0.0, 0.0, -1.0];
-
-fn make(directory: &Path, rows: &[f32]) {
-    // The unknown token is not in the list of special tokens, as in some real tokenizers.
-    let tokenizer = r#"{
-        "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
-        "added_tokens": [{"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false,
-            "rstrip": false, "normalized": false, "special": true}],
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
-        "model": {"type": "WordLevel", "unk_token": "[UNK]",
-            "vocab": {"[UNK]": 0, "[CLS]": 1, "north": 2, "east": 3, "south": 4}}
-    }"#;
-    fs::write(directory.join("tokenizer.json"), tokenizer).unwrap();
-    let (tokens, bytes) = (rows.len() / 2, rows.len() * 4);
-    let header =
-        format!(r#"{{"t":{{"dtype":"F32","shape":[{tokens},2],"data_offsets":[0,{bytes}]}}}}"#);
-    let mut file = tensors(&header, 0);
-    file.extend(rows.iter().flat_map(|x| x.to_le_bytes()));
-    fs::write(directory.join("table.safetensors"), file).unwrap();
-}
-
-/// A safetensors file with this header and this many zeros.
-fn tensors(header: &str, zeros: usize) -> Vec<u8> {
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend(header.as_bytes());
-    file.extend(vec![0; zeros]);
-    file
 }

@@ -61,15 +61,21 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     in_a_file.put(&memories, OnConflict::Keep).unwrap();
     in_a_database.put(&memories, OnConflict::Keep).unwrap();
     let (mut asked, mut same_best, mut shared, mut wanted) = (0, 0, 0, 0);
+    let mut ratios = Vec::new();
     for question in questions(&memories) {
         for need in [Need::Any, Need::All] {
             let terms = Terms::parse(&question, need);
-            let find = |store: &dyn MemoryStore| {
+            let mut shares = Vec::new();
+            let mut find = |store: &dyn MemoryStore| {
                 let found = store.lexical(&terms, &Filter::default(), 10_000, now()).unwrap();
                 assert_eq!(found.total, found.best.len() as u64);
+                shares.extend(found.best.first().map(|best| best.score / found.full_score));
                 found.best.into_iter().map(|one| one.id.as_u128()).collect::<Vec<_>>()
             };
             let (file, database) = (find(&in_a_file), find(&in_a_database));
+            if let [file, database] = shares[..] {
+                ratios.push(database / file);
+            }
             let all = |found: &[u128]| found.iter().copied().collect::<HashSet<_>>();
             assert_eq!(all(&file), all(&database), "{question} {need:?}");
             if file.is_empty() {
@@ -83,6 +89,10 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
         }
     }
     assert!(asked > 400, "{asked}");
+    // A perfect match has about the same share in both.
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios[ratios.len() / 2];
+    assert!((0.5..=2.0).contains(&median), "{median}");
     // The scores differ, so neighbors may change places; see decision 0015.
     assert!(same_best * 100 >= asked * 90, "{same_best} of {asked}");
     assert!(shared * 100 >= wanted * 70, "{shared} of {wanted}");
@@ -90,6 +100,23 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
 
 #[test]
 fn the_index_of_words_is_used_below_the_policies() {
+    let rare = Terms::parse("xyzzy", Need::All);
+    let mut any = Filter::default();
+    any.status = None;
+    assert_index_scans(1, |store| {
+        assert_eq!(store.lexical(&rare, &any, 9, now()).unwrap().total, 1);
+    });
+    let words: Vec<String> = (0..300).map(|n| format!("xyzz{n}")).collect();
+    let phrases: Vec<_> =
+        words.iter().flat_map(|word| Terms::parse(word, Need::All).phrases).collect();
+    assert_index_scans(300, |store| {
+        assert_eq!(store.frequencies(&rare.phrases, 1_000).unwrap(), [1]);
+        assert_eq!(store.frequencies(&phrases, 1_000).unwrap(), [0; 300]);
+    });
+}
+
+/// Checks that `work` on a store of 3,000 memories reads the index of words at least so often.
+fn assert_index_scans(times: u32, work: impl FnOnce(&dyn MemoryStore)) {
     let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
@@ -99,16 +126,34 @@ fn the_index_of_words_is_used_below_the_policies() {
     // New words wait in a pending list until a vacuum moves them to the index, as the server does
     // by itself.
     server.sql(&database, "VACUUM ANALYZE atlatl.document");
-    let rare = Terms::parse("xyzzy", Need::All);
-    let mut any = Filter::default();
-    any.status = None;
-    assert_eq!(store.lexical(&rare, &any, 9, now()).unwrap().total, 1);
+    work(&store);
     // A connection reports its statistics when it ends.
     drop((store, postgres));
     let used = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE '%words%'";
     let begun = Instant::now();
-    while server.sql(&database, used) == "0" {
+    while server.sql(&database, used).parse::<u32>().unwrap() < times {
         assert!(begun.elapsed() < Duration::from_secs(10), "all rows are read");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn frequencies_of_other_tenants_are_not_counted() {
+    let (postgres, _) = opened(PostgresServer::shared());
+    let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("other").unwrap());
+    let memories = corpus::memories(40, 8);
+    one.put(&memories[..30], OnConflict::Keep).unwrap();
+    other.put(&memories[30..], OnConflict::Keep).unwrap();
+    let phrases = Terms::parse("the", Need::All).phrases;
+    let count = |store: &dyn MemoryStore| store.frequencies(&phrases, 1_000).unwrap()[0];
+    let with = |some: &[Memory]| {
+        let has_word = |memory: &&Memory| {
+            let title = memory.title.as_deref().unwrap_or_default();
+            let text = format!("{title} {}", memory.content).to_lowercase();
+            text.split(|c: char| !c.is_alphanumeric()).any(|word| word == "the")
+        };
+        some.iter().filter(has_word).count() as u64
+    };
+    assert_eq!((count(&one), count(&other)), (with(&memories[..30]), with(&memories[30..])));
+    assert!(count(&other) > 0);
 }

@@ -16,7 +16,7 @@ fn a_migration_runs_once_however_many_want_it() {
     });
     assert_eq!(
         applied.concat(),
-        ["0001-memories", "0002-near", "0003-access", "0004-requeue-vectors"]
+        ["0001-memories", "0002-near", "0003-access", "0004-requeue-vectors", "0005-frequencies"]
     );
     assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
     Postgres::open(&options(server, APP, &database)).unwrap();
@@ -30,7 +30,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let refused = open(&database);
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
     let said = refused.to_string();
-    assert!(said.contains("version 0, this program needs 4: run `atlatl db migrate`"), "{said}");
+    assert!(said.contains("version 0, this program needs 5: run `atlatl db migrate`"), "{said}");
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
@@ -43,7 +43,7 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
 
     server.sql(&database, &format!("{later} (7, 'other', 7)"));
     let said = open(&database).to_string();
-    assert!(said.contains("version 7, this program supports 4"), "{said}");
+    assert!(said.contains("version 7, this program supports 5"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
     let refused = Postgres::migrate(&options(server, OWNER, &database)).unwrap_err();
     assert!(refused.to_string().contains("version 7"), "{refused}");
@@ -121,9 +121,13 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     store.put_vectors("m", &vectors).unwrap();
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
     // As version 0.1.0 left it.
-    server.sql(&database, "DELETE FROM atlatl.migration WHERE number = 4");
+    server.sql(
+        &database,
+        "DELETE FROM atlatl.migration WHERE number >= 4; DROP FUNCTION atlatl.frequencies",
+    );
     let owner = options(server, OWNER, &database);
-    assert_eq!(Postgres::migrate(&owner).unwrap(), ["0004-requeue-vectors"]);
+    let applied = Postgres::migrate(&owner).unwrap();
+    assert_eq!(applied, ["0004-requeue-vectors", "0005-frequencies"]);
     assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
     // Only once: texts that are refused from now on stay so.
     store.put_vectors("m", &vectors).unwrap();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use atlatl_memory::{
-    CaptureService, EmbedError, Embedder, Filter, MemoryIdSeed, MemoryStore, Mode, OnConflict,
-    PromptIntegration, RankPosition, RankedBy, RecallRequest, RecallService, SearchHit,
-    SearchRequest, SearchService, StoreError, embed_missing,
+    CaptureService, EmbedError, Embedder, EmptyAnswer, Filter, Highlighter, MatchedBy,
+    MemoryIdSeed, MemoryStore, Mode, OnConflict, PromptIntegration, RankPosition, RankedBy,
+    RecallRequest, RecallService, SearchHit, SearchRequest, SearchResults, SearchService,
+    StoreError, embed_missing,
 };
 use chrono::{DateTime, Utc};
-use mif::{Map, Memory, Value};
+use mif::{Map, Memory, MemoryId, Value};
 use testkit::corpus;
 
 /// An empty store.
@@ -113,6 +114,257 @@ pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: 
     assert!(met == ids, "pages and the whole agree");
 }
 
+pub(crate) fn the_first_page_is_the_beginning_of_all_pages(place: &Place) {
+    let memories: Vec<Memory> = corpus::memories(2_000, 21)
+        .into_iter()
+        .enumerate()
+        .map(|(n, memory)| {
+            let json = memory.to_json();
+            if n % 3 > 0 || json.contains("\"temporal\"") {
+                return memory;
+            }
+            let decay = r#""temporal":{"decay":{"model":"exponential","half_life":"P90D"}}"#;
+            Memory::from_json(&format!("{},{decay}}}", &json[..json.len() - 1])).unwrap()
+        })
+        .collect();
+    place.store.put(&memories, OnConflict::Keep).unwrap();
+    let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
+    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    for embedder in [None, Some(embedder)] {
+        let recall = RecallService::new(place.store.clone(), embedder);
+        for memory in memories.iter().step_by(100) {
+            let words: Vec<&str> = memory.content.split_whitespace().take(5).collect();
+            let mut request = RecallRequest::new(words.join(" "), now());
+            let ids = |found: &SearchResults| {
+                let id = |hit: &SearchHit| (hit.memory.id.clone(), hit.score.to_bits());
+                found.hits.iter().take(10).map(id).collect::<Vec<_>>()
+            };
+            let all = recall.results(&request).unwrap();
+            request.limit = Some(10);
+            assert_eq!(ids(&recall.results(&request).unwrap()), ids(&all), "{words:?}");
+        }
+    }
+}
+
+fn corrections(found: &SearchResults) -> Vec<(&str, Vec<&str>)> {
+    let pairs = found.corrections.iter();
+    pairs.map(|one| (one.written.as_str(), one.used.iter().map(String::as_str).collect())).collect()
+}
+
+pub(crate) fn a_misspelt_word_finds_what_is_meant(place: &Place) {
+    for (n, content) in [
+        (1, "We deploy on Thursdays."),
+        (2, "The café opens at nine."),
+        (3, "Backups run at night."),
+    ] {
+        capture(place, n, &format!(r#"{{"memory_type":"semantic","content":"{content}"}}"#));
+    }
+    let recall = RecallService::new(place.store.clone(), None);
+    let ask = |query: &str| recall.results(&RecallRequest::new(query, now())).unwrap();
+    for (query, corrected, expected) in [
+        ("deploy", vec![], vec!["We deploy on Thursdays."]),
+        ("Deplyo", vec![("Deplyo", vec!["deploy"])], vec!["We deploy on Thursdays."]),
+        ("\"deplyo\"", vec![], vec![]),
+        (
+            "deplyo nigth",
+            vec![("deplyo", vec!["deploy"]), ("nigth", vec!["night"])],
+            vec!["We deploy on Thursdays.", "Backups run at night."],
+        ),
+        ("caffé", vec![("caffé", vec!["café"])], vec!["The café opens at nine."]),
+        ("opn", vec![("opn", vec!["open"])], vec!["The café opens at nine."]),
+        ("zebra", vec![], vec![]),
+        // A known word is not corrected, and neither is a short one beside it.
+        ("backups opn", vec![], vec!["Backups run at night."]),
+    ] {
+        let found = ask(query);
+        assert_eq!(corrections(&found), corrected, "{query}");
+        let mut titles = titles(&found.hits);
+        titles.sort_unstable();
+        let mut expected = expected;
+        expected.sort_unstable();
+        assert_eq!(titles, expected, "{query}");
+    }
+    let search = SearchService::new(place.store.clone(), None);
+    let found = search.results(&SearchRequest::new("thursdays deplyo", now())).unwrap();
+    assert_eq!(titles(&found.hits), ["We deploy on Thursdays."]);
+    assert_eq!(corrections(&found), [("deplyo", vec!["deploy"])]);
+    let found = search.results(&SearchRequest::new("thursdays nigth", now())).unwrap();
+    assert!(found.hits.is_empty(), "all words must match");
+}
+
+pub(crate) fn an_empty_answer_says_why(place: &Place) {
+    let recall = RecallService::new(place.store.clone(), None);
+    let search = SearchService::new(place.store.clone(), None);
+    let recalled = |query: &str, tag: Option<&str>| {
+        let mut request = RecallRequest::new(query, now());
+        request.filter.tags = tag.map(str::to_owned).into_iter().collect();
+        recall.results(&request).unwrap().empty
+    };
+    let searched = |query: &str| search.results(&SearchRequest::new(query, now())).unwrap().empty;
+    assert_eq!(recalled("redis", None), Some(EmptyAnswer::NothingStored));
+    for (n, fields) in [
+        (1, r#""content":"We deploy on Thursdays.","tags":["ops"]"#),
+        (2, r#""content":"Redis is the cache.""#),
+        (3, r#""content":"Notes about herons.","status":"archived""#),
+    ] {
+        capture(place, n, &format!(r#"{{"memory_type":"semantic",{fields}}}"#));
+    }
+    let unknown = |words: &[&str]| {
+        Some(EmptyAnswer::UnknownWords(words.iter().map(|&word| word.to_owned()).collect()))
+    };
+    let filtered = |filters: &[&'static str]| {
+        Some(EmptyAnswer::Filtered { matches: 1, filters: filters.to_vec() })
+    };
+    assert_eq!(recalled("redis", None), None);
+    assert_eq!(recalled("zebra 4711", None), unknown(&["zebra", "4711"]));
+    assert_eq!(recalled("redis", Some("ops")), filtered(&["tags"]));
+    assert_eq!(recalled("heron", None), filtered(&["status"]));
+    assert_eq!(searched("redis zebra"), unknown(&["zebra"]));
+    assert_eq!(searched("redis thursdays"), Some(EmptyAnswer::NotTogether { some: 2 }));
+    assert_eq!(recalled("…", None), None);
+}
+
+pub(crate) fn g63_hybrid_is_said_only_if_vectors_took_part(place: &Place) {
+    capture(place, 1, r#"{"memory_type":"semantic","content":"We use Postgres."}"#);
+    let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
+    let search = SearchService::new(place.store.clone(), Some(embedder.clone()));
+    let ask = |query: &str, mode, tags: &[&str]| {
+        let mut request = SearchRequest::new(query, now());
+        request.mode = mode;
+        request.filter.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let found = search.results(&request).unwrap();
+        (found.ranked_by, found.warning, found.hits.len())
+    };
+    for mode in [Mode::Hybrid, Mode::Vector] {
+        let (ranked_by, warning, hits) = ask("postgres", mode, &[]);
+        assert_eq!((ranked_by, hits), (RankedBy::Lexical, 1), "{mode:?}");
+        let warning = warning.unwrap();
+        assert!(warning.contains("no memory has a vector yet: ranked only by words"), "{warning}");
+        assert_eq!(ask("postgres", mode, &["none"]), (RankedBy::Lexical, None, 0), "{mode:?}");
+    }
+    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    assert_eq!(ask("database", Mode::Hybrid, &[]), (RankedBy::Hybrid, None, 1));
+    assert_eq!(ask("database", Mode::Vector, &[]), (RankedBy::Vector, None, 1));
+    assert_eq!(ask("postgres", Mode::Lexical, &[]), (RankedBy::Lexical, None, 1));
+    assert_eq!(ask("database", Mode::Hybrid, &["none"]), (RankedBy::Lexical, None, 0));
+}
+
+/// Stores seven memories with the same words and different times, and ten others.
+fn put_walks(place: &Place) {
+    let memory = |n: u128, created: &str, content: &str, temporal: &str| {
+        let id = MemoryId::from_u128(n);
+        let json = format!(
+            r#"{{"id":"{}","memory_type":"episodic","content":"{content}","created":"{created}T12:00:00Z","temporal":{{{temporal}}}}}"#,
+            id.as_str()
+        );
+        Memory::from_json(&json).unwrap()
+    };
+    let valid = r#""valid_from":"2026-03-20T00:00:00Z","valid_until":"2026-03-25T00:00:00Z""#;
+    let recorded = r#""recorded_at":"2024-03-30T00:00:00Z""#;
+    let walks = [
+        (1, "2026-01-10", ""),
+        (2, "2026-02-10", ""),
+        (3, "2026-03-05", ""),
+        (4, "2024-03-07", ""),
+        (5, "2026-04-01", valid),
+        (6, "2026-04-02", recorded),
+        (7, "2026-10-20", ""),
+    ];
+    let walk = |(n, created, temporal)| memory(n, created, "Ana saw the harbour.", temporal);
+    let mut memories: Vec<Memory> = walks.into_iter().map(walk).collect();
+    memories.extend((8..18).map(|n| memory(n, "2026-06-01", "Backups run at night.", "")));
+    place.store.put(&memories, OnConflict::Keep).unwrap();
+}
+
+/// Returns recalls with and without vectors.
+fn recalls(place: &Place) -> [RecallService; 2] {
+    let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
+    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    [None, Some(embedder)].map(|embedder| RecallService::new(place.store.clone(), embedder))
+}
+
+pub(crate) fn a_month_in_the_question_prefers_memories_of_that_month(place: &Place) {
+    put_walks(place);
+    for recall in recalls(place) {
+        for (query, expected) in [
+            ("what did Ana see in the harbour", [1, 2, 3, 4, 5, 6, 7]),
+            ("what did Ana see in the harbour in March", [3, 4, 5, 6, 1, 2, 7]),
+            ("what did Ana see in the harbour in March 2024", [4, 6, 1, 2, 3, 5, 7]),
+            ("what did Ana see in the harbour last month", [7, 1, 2, 3, 4, 5, 6]),
+            ("what did Ana see in the harbour \"in March\"", [1, 2, 3, 4, 5, 6, 7]),
+        ] {
+            let mut request = RecallRequest::new(query, now());
+            for limit in [None, Some(3)] {
+                request.limit = limit;
+                let hits = recall.recall(&request).unwrap();
+                let ids: Vec<u128> =
+                    hits.iter().take(7).map(|hit| hit.memory.id.as_u128()).collect();
+                assert_eq!(ids, expected[..limit.unwrap_or(7)], "{query}");
+                assert!((hits[0].score - 1.0).abs() < f64::EPSILON, "{query}");
+            }
+        }
+    }
+}
+
+pub(crate) fn a_month_that_no_memory_has_changes_nothing(place: &Place) {
+    put_walks(place);
+    for recall in recalls(place) {
+        let ranking = |query: &str| -> Vec<(u128, u64)> {
+            let hits = recall.recall(&RecallRequest::new(query, now())).unwrap();
+            hits.iter().map(|hit| (hit.memory.id.as_u128(), hit.score.to_bits())).collect()
+        };
+        // No memory contains the last word of either query.
+        let without = ranking("Ana saw the harbour, Zanzibar");
+        assert!(without.len() >= 7);
+        assert_eq!(ranking("Ana saw the harbour, August"), without);
+        assert_ne!(ranking("Ana saw the harbour, October"), without);
+    }
+}
+
+pub(crate) fn a_hit_says_why_it_matches(place: &Place) {
+    for (n, content) in
+        [(1, "We use Postgres."), (2, "The database is slow."), (3, "The backup runs at night.")]
+    {
+        capture(place, n, &format!(r#"{{"memory_type":"semantic","content":"{content}"}}"#));
+    }
+    let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
+    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    let reasons = |found: &SearchResults| {
+        let highlighter = Highlighter::new(&found.terms);
+        let reason =
+            |hit: &SearchHit| (highlighter.snippet(hit).to_markdown(), hit.matched_by.unwrap());
+        let mut reasons: Vec<_> = found.hits.iter().map(reason).collect();
+        reasons.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        reasons
+    };
+    let reason = |snippet: &str, by| (snippet.to_owned(), by);
+    let request = RecallRequest::new("postgres bakcup", now());
+    let recall = RecallService::new(place.store.clone(), Some(embedder.clone()));
+    assert_eq!(
+        reasons(&recall.results(&request).unwrap()),
+        [
+            reason("The **backup** runs at night.", MatchedBy::Words),
+            reason("The database is slow.", MatchedBy::Meaning),
+            reason("We use **Postgres**.", MatchedBy::Both),
+        ]
+    );
+    let recall = RecallService::new(place.store.clone(), None);
+    assert_eq!(
+        reasons(&recall.results(&request).unwrap()),
+        [
+            reason("The **backup** runs at night.", MatchedBy::Words),
+            reason("We use **Postgres**.", MatchedBy::Words),
+        ]
+    );
+    let newest = recall.recall(&RecallRequest::new("", now())).unwrap();
+    assert!(newest.len() == 3 && newest.iter().all(|hit| hit.matched_by.is_none()));
+    let mut request = SearchRequest::new("postgres", now());
+    request.mode = Mode::Vector;
+    let near = SearchService::new(place.store.clone(), Some(embedder)).search(&request).unwrap();
+    assert!(near.iter().all(|hit| hit.matched_by == Some(MatchedBy::Meaning)), "{near:?}");
+    assert!(!near.is_empty());
+}
+
 /// A model of three words, which is enough to distinguish vectors from words.
 struct Topics {
     broken: bool,
@@ -158,6 +410,7 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let request = RecallRequest::new("when are backups of the database made", now());
     let before = recall.results(&request).unwrap();
     assert_eq!(titles(&before.hits), ["Backups run at night."], "vectors lag, words do not");
+    assert_eq!(before.ranked_by, RankedBy::Lexical);
     while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
     let after = recall.results(&request).unwrap();
     assert_eq!(after.ranked_by, RankedBy::Hybrid);
