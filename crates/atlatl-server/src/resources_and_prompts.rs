@@ -165,7 +165,8 @@ impl MemoryServer {
             format!("No memories about: {topic}")
         } else {
             let text = context.text;
-            format!("Memories about: {topic}\n({included} of {total} memories)\n\n{text}")
+            let bound = if context.results.at_least { "at least " } else { "" };
+            format!("Memories about: {topic}\n({included} of {bound}{total} memories)\n\n{text}")
         };
         let message = json!({"role": "user", "content": {"type": "text", "text": text}});
         Ok(json!({"description": "Memories about a topic", "messages": [message]}).to_string())

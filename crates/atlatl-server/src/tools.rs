@@ -66,9 +66,11 @@ impl Tool {
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::List => with_filter!([], ["status", "order", "detail", "limit", "cursor"]),
-            Self::Recall => with_filter!(["query"], ["status", "detail", "limit", "cursor"]),
+            Self::Recall => {
+                with_filter!(["query"], ["status", "detail", "explain", "limit", "cursor"])
+            }
             Self::Search => {
-                with_filter!(["query", "mode"], ["status", "detail", "limit", "cursor"])
+                with_filter!(["query", "mode"], ["status", "detail", "explain", "limit", "cursor"])
             }
             Self::Inject => with_filter!(["query", "budget_tokens"], ["detail", "limit"]),
             Self::Capture => CAPTURE_ARGUMENTS,
@@ -231,6 +233,10 @@ fn argument(tool: Tool, name: &str) -> Value {
             "default": match tool { Tool::Inject => "medium", Tool::Get => "full", _ => "light" },
             "description": "light: no content; medium: with content; full: all fields",
         }),
+        "explain" => json!({
+            "type": "boolean", "default": false,
+            "description": "Add a snippet with the matching words to each of at most 50 memories",
+        }),
         "limit" => json!({
             "type": "integer", "minimum": 1, "maximum": 10000, "description": "Maximum number",
         }),
@@ -250,14 +256,25 @@ fn output(tool: Tool) -> Value {
     let memory = || json!({"type": "object", "properties": {"id": {"type": "string"}}});
     let detail = json!({"type": "string", "enum": ["light", "medium", "full"]});
     match tool {
-        Tool::List | Tool::Recall | Tool::Search => json!({
+        Tool::Recall | Tool::Search => {
+            let mut schema = output(Tool::List);
+            let strings = json!({"type": "array", "items": {"type": "string"}});
+            schema["properties"]["matched_by"] = strings;
+            let snippet = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+            schema["properties"]["snippets"] = json!({"type": "array", "items": snippet});
+            schema
+        }
+        Tool::List => json!({
             "type": "object",
             "properties": {
                 "count": count(), "total_matches": count(), "detail": detail,
+                "total_is_lower_bound": {"type": "boolean"},
                 "memories": {"type": "array", "items": memory()},
                 "scores": {"type": "array", "items": {"type": "number"}},
                 "ranked_by": {"type": "string"},
                 "warning": {"type": "string"},
+                "corrected": {"type": "object"},
+                "hint": {"type": "string"},
                 "truncated": {"type": "boolean"},
                 "returned": count(),
                 "next_cursor": {"type": ["string", "null"]},
@@ -268,12 +285,15 @@ fn output(tool: Tool) -> Value {
             "type": "object",
             "properties": {
                 "count": count(), "total_matches": count(), "detail": detail,
+                "total_is_lower_bound": {"type": "boolean"},
                 "included": count(),
                 "context": {"type": "string"},
                 "memories": {"type": "array", "items": memory()},
                 "scores": {"type": "array", "items": {"type": "number"}},
                 "ranked_by": {"type": "string"},
                 "warning": {"type": "string"},
+                "corrected": {"type": "object"},
+                "hint": {"type": "string"},
                 "truncated": {"type": "boolean"},
                 "returned": count(),
             },

@@ -29,7 +29,7 @@ const MAX_PAGE_LEN: u64 = 1000;
 
 const LIST_PARAMETERS: &[&str] = with_filter!([], ["status", "order", "detail", "limit", "offset"]);
 const SEARCH_PARAMETERS: &[&str] =
-    with_filter!(["query", "mode"], ["status", "detail", "limit", "offset"]);
+    with_filter!(["query", "mode"], ["status", "detail", "explain", "limit", "offset"]);
 
 /// The timeout of a readiness check.
 const READY_TIMEOUT: Duration = Duration::from_millis(800);
@@ -95,7 +95,7 @@ pub(super) async fn search(
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let arguments = Arguments::read(text(&body)?, SEARCH_PARAMETERS)?;
-    let detail = arguments.detail(DetailLevel::Full)?;
+    let (detail, explain) = (arguments.detail(DetailLevel::Full)?, arguments.explain()?);
     let (limit, offset) = page(&arguments)?;
     let now = app.server.0.now();
     let mut request = SearchRequest::new(arguments.query()?, now);
@@ -106,7 +106,8 @@ pub(super) async fn search(
     super::blocking(move || {
         let mut found = app.server.0.search.results(&request).map_err(store_problem)?;
         found.hits.drain(..skip.min(found.hits.len()));
-        let set = MemorySet::from_results(&found, detail);
+        let mut set = MemorySet::from_results(&found, detail);
+        set.explain(&found, explain);
         let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
         let tool = "POST /v1/search";
         let kind = ServerEventKind::MemoryRecalled { tool, count, total_matches };
@@ -217,7 +218,7 @@ fn page(arguments: &Arguments) -> Result<(usize, u64), ArgumentError> {
 
 /// Formats a page with its position in the whole set.
 fn page_json(set: &MemorySet, limit: usize, offset: u64) -> String {
-    let json = set.json(None);
+    let json = set.explained_json(None);
     let json = json.strip_suffix(r#","next_cursor":null}"#).unwrap_or(&json);
     let total = set.total_matches;
     format!(r#"{json},"total":{total},"limit":{limit},"offset":{offset}}}"#)

@@ -10,6 +10,8 @@ use atlatl_memory::{Filter, Mode, Order};
 use chrono::{DateTime, Utc};
 use mif::{DetailLevel, Map, MemoryId, Timestamp, Value};
 
+use super::response::Explain;
+
 /// The maximum length of a query.
 const MAX_QUERY_LEN: usize = 8192;
 /// The maximum number of tags in a filter.
@@ -134,6 +136,18 @@ impl Arguments {
         number.map(Some).ok_or_else(|| self.wrong(name, "a whole number, 0 or more", other))
     }
 
+    /// Returns a boolean, which may be in quotes. It is false by default.
+    fn flag(&self, name: &str) -> Result<bool> {
+        let flag = match self.get(name) {
+            None => return Ok(false),
+            Some(Value::Bool(flag)) => Some(*flag),
+            Some(Value::String(text)) => text.trim().parse().ok(),
+            Some(_) => None,
+        };
+        let other = self.get(name).unwrap_or(&Value::Null);
+        flag.ok_or_else(|| self.wrong(name, "true or false", other))
+    }
+
     fn fraction(&self, name: &str) -> Result<Option<f64>> {
         let fraction = match self.get(name) {
             None => return Ok(None),
@@ -207,6 +221,11 @@ impl Arguments {
                 Err(self.wrong("mode", "lexical, vector or hybrid", &other))
             }
         }
+    }
+
+    /// Returns how much to say about why memories match.
+    pub(crate) fn explain(&self) -> Result<Explain> {
+        Ok(if self.flag("explain")? { Explain::Snippets } else { Explain::Reasons })
     }
 
     /// Returns the filter among the arguments.

@@ -16,11 +16,13 @@ use crate::event::ServerEventKind;
 use crate::server::{Delivery, ServerInner};
 use crate::tools::Tool;
 use crate::tools::arguments::{ArgumentError, Arguments};
-use crate::tools::response::{MemorySet, ToolResponse, tool_result};
+use crate::tools::response::{Explain, MemorySet, ToolResponse, tool_result};
 use crate::trace::{DELIVERY, RequestSpan, STORE};
 
 /// Spec A5: the default number of memories per page.
 const DEFAULT_PAGE_LEN: usize = 50;
+/// The maximum number of memories of a set that is explained. Larger sets are usually stored.
+const MAX_EXPLAINED: usize = DEFAULT_PAGE_LEN;
 /// The default token budget of a context.
 const DEFAULT_BUDGET_TOKENS: u64 = 4000;
 /// The note of a response without the content of a memory.
@@ -95,7 +97,11 @@ impl ServerInner {
             page: if cursor.is_some() { PageKind::Continuation } else { PageKind::First },
             query: arguments.text("query").ok().flatten().map(str::to_owned),
             detail,
-            cursor_scope: format!("{} {}", tool.name(), arguments.without(&["cursor", "limit"])),
+            cursor_scope: format!(
+                "{} {}",
+                tool.name(),
+                arguments.without(&["cursor", "limit", "explain"])
+            ),
             arguments: CallArguments::new(json),
             correlation: correlation.to_owned(),
         };
@@ -169,11 +175,13 @@ impl ServerInner {
                 // Spec A4: the first request decides. A continuation is never offloaded: a
                 // descriptor has no cursor, so the walk would end there.
                 if delivery == Delivery::Offload && info.page == PageKind::First {
+                    // Explanations are for an inline response. They would take up a descriptor,
+                    // and Spec A7: the set alone decides.
                     let result = tool_result(&set.json(None), None);
                     if let Some(instead) = intercepted(&result) {
                         return instead;
                     }
-                    if next.is_none() {
+                    if next.is_none() && !set.is_explained() {
                         return result;
                     }
                 }
@@ -187,7 +195,7 @@ impl ServerInner {
                         if cursor.is_some() {
                             span.say(DELIVERY, "page");
                         }
-                        tool_result(&set.json(cursor.as_deref()), None)
+                        tool_result(&set.explained_json(cursor.as_deref()), None)
                     }
                     Err(error) => {
                         let error = ToolError::Store(error);
@@ -295,7 +303,7 @@ impl ServerInner {
         client: ClientInfo,
         now: DateTime<Utc>,
     ) -> Result<ToolResponse, ToolError> {
-        let query = arguments.query()?;
+        let (query, explain) = (arguments.query()?, arguments.explain()?);
         if query.trim().is_empty() {
             return self.list(arguments, info, client, now);
         }
@@ -314,7 +322,7 @@ impl ServerInner {
         let page_len = self.page_len(info, client, found.hits.iter().map(|hit| &hit.memory));
         found.more |= page_len < found.hits.len();
         found.hits.truncate(page_len);
-        Ok(search_response(&found, info.detail, now))
+        Ok(search_response(&found, info.detail, explain, now))
     }
 
     /// Returns the position after which the page begins, and the time of the first page.
@@ -433,8 +441,18 @@ impl ServerInner {
 }
 
 /// Builds the response of a search at `now`, with the position of the next page.
-fn search_response(found: &SearchResults, detail: DetailLevel, now: DateTime<Utc>) -> ToolResponse {
+fn search_response(
+    found: &SearchResults,
+    detail: DetailLevel,
+    explain: Explain,
+    now: DateTime<Utc>,
+) -> ToolResponse {
     let mut set = MemorySet::from_results(found, detail);
+    if found.hits.len() <= MAX_EXPLAINED {
+        set.explain(found, explain);
+    } else if explain == Explain::Snippets && set.warning.is_none() {
+        set.warning = Some(format!("no snippets: set limit to {MAX_EXPLAINED} or less"));
+    }
     set.next = found.hits.last().filter(|_| found.more).map(|last| {
         let position = RankPosition { score: last.score, id: last.memory.id.clone() };
         CursorPosition::Ranking { position, now }

@@ -2,13 +2,24 @@
 
 use std::fmt::Write;
 
-use atlatl_memory::{RankedBy, SearchHit, SearchResults, StoreError};
+use atlatl_memory::{
+    Correction, EmptyAnswer, Highlighter, MatchedBy, RankedBy, SearchHit, SearchResults, StoreError,
+};
 use lro::mcp::ToolOutput;
 use mif::{DetailLevel, Memory, MemoryId};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::arguments::ArgumentError;
 use crate::cursor::CursorPosition;
+
+/// How much a response says about why its memories match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Explain {
+    /// The reason of each memory, where reasons differ.
+    Reasons,
+    /// The reason of each memory, and a snippet with the matching words.
+    Snippets,
+}
 
 /// The result of a tool.
 #[derive(Debug)]
@@ -27,12 +38,21 @@ pub(crate) enum ToolResponse {
 #[derive(Debug)]
 pub(crate) struct MemorySet {
     pub(crate) total_matches: u64,
+    /// Whether there may be more than `total_matches`.
+    pub(crate) at_least: bool,
     pub(crate) detail: DetailLevel,
     pub(crate) lines: Vec<String>,
     /// Empty if there was no query.
     pub(crate) scores: Vec<f64>,
     pub(crate) ranked_by: Option<RankedBy>,
+    /// Empty if the set is not explained.
+    pub(crate) matched_by: Vec<MatchedBy>,
+    /// As Markdown. Empty if no snippets were requested.
+    pub(crate) snippets: Vec<String>,
     pub(crate) warning: Option<String>,
+    pub(crate) corrections: Vec<Correction>,
+    /// Why the set is empty, and what to do.
+    pub(crate) hint: Option<String>,
     /// The position of the next page, if there is one.
     pub(crate) next: Option<CursorPosition>,
 }
@@ -46,11 +66,16 @@ impl MemorySet {
     ) -> Self {
         Self {
             total_matches,
+            at_least: false,
             detail,
             lines: memories.iter().map(|memory| memory.to_line(detail)).collect(),
             scores: Vec::new(),
             ranked_by: None,
+            matched_by: Vec::new(),
+            snippets: Vec::new(),
             warning: None,
+            corrections: Vec::new(),
+            hint: None,
             next: None,
         }
     }
@@ -62,18 +87,65 @@ impl MemorySet {
         let scores = || results.hits.iter().map(|hit| hit.score).collect();
         Self {
             total_matches: results.total_matches,
+            at_least: results.at_least,
             detail,
             lines: results.hits.iter().map(line).collect(),
             scores: if ranked { scores() } else { Vec::new() },
             ranked_by: Some(results.ranked_by),
+            matched_by: Vec::new(),
+            snippets: Vec::new(),
             warning: results.warning.clone(),
+            corrections: results.corrections.clone(),
+            hint: results.empty.as_ref().and_then(hint),
             next: None,
         }
     }
 
-    /// Serializes as `structuredContent`. Memories are raw JSON whose numbers must not be rounded,
-    /// so the text is assembled by hand.
+    /// Adds why the memories of `results` match. Only a hybrid ranking has different reasons; without
+    /// snippets, other rankings are left as they are.
+    pub(crate) fn explain(&mut self, results: &SearchResults, explain: Explain) {
+        if results.ranked_by == RankedBy::Time {
+            return;
+        }
+        if explain == Explain::Snippets {
+            let highlighter = Highlighter::new(&results.terms);
+            let snippet = |hit: &SearchHit| highlighter.snippet(hit).to_markdown();
+            self.snippets = results.hits.iter().map(snippet).collect();
+        }
+        if explain == Explain::Snippets || results.ranked_by == RankedBy::Hybrid {
+            self.matched_by = results.hits.iter().filter_map(|hit| hit.matched_by).collect();
+        }
+    }
+
+    /// Returns whether [`explained_json`](Self::explained_json) has more than [`json`](Self::json).
+    pub(crate) fn is_explained(&self) -> bool {
+        !self.matched_by.is_empty() || !self.snippets.is_empty()
+    }
+
+    /// Serializes as `structuredContent`, without explanations. Memories are raw JSON whose numbers
+    /// must not be rounded, so the text is assembled by hand.
     pub(crate) fn json(&self, next_cursor: Option<&str>) -> String {
+        self.json_with("", next_cursor)
+    }
+
+    /// Like [`json`](Self::json), with explanations. A snippet is an object, so that a proxy takes
+    /// the snippets for a further table beside the memories.
+    pub(crate) fn explained_json(&self, next_cursor: Option<&str>) -> String {
+        let mut explanations = String::new();
+        if !self.matched_by.is_empty() {
+            let reasons: Value = self.matched_by.iter().copied().map(MatchedBy::as_str).collect();
+            let _ = write!(explanations, r#","matched_by":{reasons}"#);
+        }
+        if !self.snippets.is_empty() {
+            let snippet = |text: &String| json!({ "text": text });
+            let snippets: Value = self.snippets.iter().map(snippet).collect();
+            let _ = write!(explanations, r#","snippets":{snippets}"#);
+        }
+        self.json_with(&explanations, next_cursor)
+    }
+
+    /// Serializes with these members after the scores.
+    fn json_with(&self, explanations: &str, next_cursor: Option<&str>) -> String {
         let mut json = self.head();
         json.push_str(r#","memories":["#);
         for (n, line) in self.lines.iter().enumerate() {
@@ -91,6 +163,7 @@ impl MemorySet {
             }
             json.push(']');
         }
+        json.push_str(explanations);
         let _ = write!(json, r#","next_cursor":{}}}"#, Value::from(next_cursor));
         json
     }
@@ -111,14 +184,56 @@ impl MemorySet {
             self.total_matches,
             self.detail
         );
+        if self.at_least {
+            json.push_str(r#","total_is_lower_bound":true"#);
+        }
         if let Some(ranked_by) = self.ranked_by {
             let _ = write!(json, r#","ranked_by":"{}""#, ranked_by.as_str());
         }
         if let Some(warning) = &self.warning {
             let _ = write!(json, r#","warning":{}"#, Value::from(warning.as_str()));
         }
+        if !self.corrections.is_empty() {
+            let corrected = self.corrections.iter();
+            let corrected: Map<String, Value> = corrected
+                .map(|correction| (correction.written.clone(), correction.used.clone().into()))
+                .collect();
+            let _ = write!(json, r#","corrected":{}"#, Value::Object(corrected));
+        }
+        if let Some(hint) = &self.hint {
+            let _ = write!(json, r#","hint":{}"#, Value::from(hint.as_str()));
+        }
         json
     }
+}
+
+/// Says why nothing matches, and which call helps.
+fn hint(empty: &EmptyAnswer) -> Option<String> {
+    Some(match empty {
+        EmptyAnswer::NothingStored => "no memories are stored yet".to_owned(),
+        EmptyAnswer::Filtered { matches, filters } => {
+            let filters = filters.join(", ");
+            let matches = if *matches == 1 {
+                "1 memory matches".to_owned()
+            } else {
+                format!("{matches} memories match")
+            };
+            format!("{matches} without the filters ({filters}): relax them")
+        }
+        EmptyAnswer::UnknownWords(words) => {
+            let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+            format!(
+                "no memory contains {} or a word of similar spelling: use other words, or list \
+                 memories",
+                words.join(", ")
+            )
+        }
+        EmptyAnswer::NotTogether { .. } => {
+            "no memory contains all of these words: call recall_memories to find those with some"
+                .to_owned()
+        }
+        _ => return None,
+    })
 }
 
 /// Rounds a score to its significant digits.

@@ -96,6 +96,28 @@ fn a5_without_offloading_a_page_has_50_and_answers_are_paged_too() {
 }
 
 #[test]
+fn a_page_is_explained_and_its_cursor_is_good_without() {
+    let place = off(60);
+    let mut client = place.client(Era::Modern);
+    let query = json!({"query": "harbour", "explain": true});
+    let first = client.call("recall_memories", query);
+    assert_eq!((&first["count"], &first["total_matches"]), (&json!(50), &json!(60)));
+    let snippets = first["snippets"].as_array().unwrap();
+    assert_eq!(snippets.len(), 50);
+    for (snippet, memory) in snippets.iter().zip(first["memories"].as_array().unwrap()) {
+        let title = memory["title"].as_str().unwrap();
+        assert_eq!(snippet["text"], title.replace("harbour", "**harbour**"));
+    }
+    let next = json!({"query": "harbour", "cursor": first["next_cursor"]});
+    let second = client.call("recall_memories", next);
+    assert_eq!((&second["count"], &second["snippets"]), (&json!(10), &Value::Null));
+    let many =
+        client.call("recall_memories", json!({"query": "harbour", "explain": true, "limit": 60}));
+    assert_eq!((&many["count"], &many["snippets"]), (&json!(60), &Value::Null));
+    assert_eq!(many["warning"], "no snippets: set limit to 50 or less");
+}
+
+#[test]
 fn a4_the_decision_falls_before_any_cursor_exists() {
     let place = Place::with(&memories((0..400).map(|n| format!("Row {n} of the harbour."))));
     let mut client = place.client(Era::Legacy);

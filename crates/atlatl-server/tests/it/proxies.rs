@@ -1,5 +1,6 @@
 //! A proxy as the client: full results, and no extraction tools.
 
+use lro_core::records::Detected;
 use serde_json::json;
 
 use crate::fixture::{Connected, ERAS, Era, Place, memories};
@@ -30,6 +31,27 @@ fn p2_a_proxy_gets_full_results_inline_and_no_extraction_tools() {
 
         let tools = place.client(era).request("tools/list", json!({}));
         assert!(tools.to_string().contains("lro_extract"));
+    }
+}
+
+#[test]
+fn a_proxy_finds_the_memories_beside_their_snippets() {
+    let latin =
+        (0..40).map(|n| format!("Row {n}. {}The harbour.", "More about its ships. ".repeat(20)));
+    let chinese = (0..40).map(|n| format!("第{n}条：{}港口。", "关于码头和船只的记录".repeat(20)));
+    for (query, contents) in
+        [("harbour", latin.collect::<Vec<_>>()), ("港口", chinese.collect::<Vec<_>>())]
+    {
+        let place = Place::with(&memories(contents));
+        let recall = json!({"query": query, "explain": true});
+        let set = place.proxy(Era::Modern).call("recall_memories", recall);
+        let snippets = set["snippets"].as_array().unwrap();
+        assert_eq!(snippets.len(), 40);
+        let marked = format!("**{query}**");
+        assert!(snippets.iter().all(|one| one["text"].as_str().unwrap().contains(&marked)));
+        let detected = Detected::detect(set.to_string().as_bytes());
+        let records = detected.records().unwrap();
+        assert_eq!((records.form.path(), records.count), (&["memories".to_owned()][..], 40));
     }
 }
 

@@ -59,6 +59,28 @@ fn t4_exactly_at_the_threshold_a_recall_stays_inline() {
 }
 
 #[test]
+fn a_stored_set_has_no_explanations_and_the_set_alone_decides() {
+    for (n, offloaded) in [(20, false), (50, true), (60, true)] {
+        let place = facts(n);
+        let mut client = place.client(Era::Modern);
+        let recall = json!({"query": "harbour", "explain": true});
+        let set = client.call("recall_memories", recall);
+        if !offloaded {
+            assert_eq!((&set["count"], &set["warning"]), (&json!(n), &Value::Null), "{set}");
+            assert_eq!(set["snippets"].as_array().unwrap().len(), n);
+            continue;
+        }
+        assert_eq!(set["offloaded"], true, "{n}");
+        let file = std::fs::read_to_string(&place.files()[0]).unwrap();
+        for text in [&set.to_string(), &file] {
+            assert!(!text.contains("matched_by") && !text.contains("**harbour**"), "{text}");
+        }
+        let warns = set.to_string().contains("no snippets: set limit to 50 or less");
+        assert_eq!(warns, n > 50, "{set}");
+    }
+}
+
+#[test]
 fn d1_the_file_has_the_level_that_was_asked_for() {
     let place = Place::with(&corpus::memories(300, 5));
     let mut client = place.client(Era::Modern);

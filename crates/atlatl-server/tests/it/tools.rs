@@ -1,8 +1,11 @@
 //! The tools that write and read one memory, and the errors for wrong arguments.
 
+use std::sync::Arc;
+
+use atlatl_memory::{EmbedError, Embedder, embed_missing};
 use serde_json::{Value, json};
 
-use crate::fixture::{ERAS, Era, Place};
+use crate::fixture::{ERAS, Era, Place, memories};
 
 #[test]
 fn f43_f44_a_memory_is_captured_durably_changed_found_and_deleted() {
@@ -85,6 +88,9 @@ fn wrong_arguments_are_reported_with_what_would_be_right() {
         ("recall_memories", json!({"query": "x", "min_confidence": 2}), "from 0 to 1"),
         ("recall_memories", json!({"query": "x", "namespace": "a b"}), "_semantic/decisions"),
         ("search_memories", json!({"query": "x", "mode": "psychic"}), "lexical, vector or hybrid"),
+        ("search_memories", json!({"query": "x", "explain": "maybe"}), "true or false"),
+        ("recall_memories", json!({"query": "", "explain": 1}), "true or false"),
+        ("list_memories", json!({"explain": true}), "unknown argument \"explain\""),
         ("list_memories", json!({"order": "random"}), "newest, oldest or changed"),
         ("list_memories", json!({"tags": [1]}), "list of strings"),
         ("list_memories", json!([]), "not an object"),
@@ -119,7 +125,7 @@ fn wrong_arguments_are_reported_with_what_would_be_right() {
     for arguments in [
         json!({"query": "x", "limit": "5", "tags": "one", "min_confidence": "0.5"}),
         json!({"query": "x", "since": "2026-01-15", "namespace": "_semantic/*", "status": "any"}),
-        json!({"query": "x", "limit": null, "detail": null}),
+        json!({"query": "x", "limit": null, "detail": null, "explain": "true"}),
     ] {
         client.call("recall_memories", arguments);
     }
@@ -158,6 +164,79 @@ fn schema_of(listed: &Value, tool: &str) -> Value {
 }
 
 #[test]
+fn g60_misspelt_words_and_empty_answers_are_explained() {
+    let place = Place::with(&testkit::corpus::memories(250, 2));
+    let mut client = place.client(Era::Legacy);
+    let mut call = |tool: &str, arguments: Value| client.call(tool, arguments);
+    let all = call("recall_memories", json!({"query": "servcie"}));
+    assert_eq!(all["lro"]["around"]["corrected"], json!({"servcie": ["service"]}), "{all}");
+    let found = call("recall_memories", json!({"query": "servcie", "limit": 5}));
+    assert_eq!(found["corrected"], json!({"servcie": ["service"]}), "{found}");
+    assert!(found["count"].as_u64().unwrap() > 0 && found["hint"].is_null(), "{found}");
+    let found = call("inject_context", json!({"query": "servcie"}));
+    assert_eq!(found["lro"]["around"]["corrected"], json!({"servcie": ["service"]}), "{found}");
+    let empty = call("recall_memories", json!({"query": "zebra"}));
+    let hint = "no memory contains \"zebra\" or a word of similar spelling: use other words, or \
+                list memories";
+    assert_eq!((&empty["count"], &empty["hint"]), (&json!(0), &json!(hint)), "{empty}");
+    let empty = call("search_memories", json!({"query": "service", "tags": ["no such tag"]}));
+    let hint = empty["hint"].as_str().unwrap();
+    assert!(hint.ends_with(" memories match without the filters (tags): relax them"), "{hint}");
+}
+
+/// A model that distinguishes cats from everything else.
+struct Cats;
+
+impl Embedder for Cats {
+    fn model(&self) -> &'static str {
+        "cats"
+    }
+
+    fn dimensions(&self) -> usize {
+        2
+    }
+
+    fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let is_cat = |text: &&str| text.contains("cat") || text.contains("kitten");
+        let vector = |text: &&str| if is_cat(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] };
+        Ok(texts.iter().map(vector).collect())
+    }
+}
+
+#[test]
+fn a_hit_says_why_it_matches_and_shows_the_words_if_asked() {
+    let contents = ["Kittens *play*:\na kitten.", "The cat sleeps.", "The dog barks."];
+    let mut place = Place::with(&memories(contents.map(str::to_owned)));
+    for tool in ["recall_memories", "search_memories"] {
+        let mut client = place.client(Era::Legacy);
+        let plain = client.call(tool, json!({"query": "kitten"}));
+        assert!(plain["matched_by"].is_null() && plain["snippets"].is_null(), "{plain}");
+        let found = client.call(tool, json!({"query": "kitten", "explain": true}));
+        assert_eq!(found["matched_by"], json!(["words"]), "{found}");
+        let snippet = json!([{"text": r"**Kittens** \*play\*: a **kitten**."}]);
+        assert_eq!(found["snippets"], snippet, "{found}");
+        let listed = client.call(tool, json!({"query": "", "explain": true}));
+        assert!(listed["matched_by"].is_null() && listed["snippets"].is_null(), "{listed}");
+        let empty = client.call(tool, json!({"query": "zebra", "explain": true}));
+        assert!(empty["matched_by"].is_null() && empty["snippets"].is_null(), "{empty}");
+    }
+    while embed_missing(&*place.store, &Cats).unwrap() > 0 {}
+    place.embedder = Some(Arc::new(Cats));
+    let mut client = place.client(Era::Modern);
+    let schema = schema_of(&client.request("tools/list", json!({})), "recall_memories");
+    for explain in [false, true] {
+        let found = client.call("recall_memories", json!({"query": "kitten", "explain": explain}));
+        assert_eq!(found["ranked_by"], "hybrid", "{found}");
+        assert_eq!(found["matched_by"], json!(["both", "meaning", "meaning"]), "{found}");
+        let snippets = found["snippets"].as_array();
+        assert_eq!(snippets.map(Vec::len), explain.then_some(3), "{found}");
+        let meaning = snippets.map_or("The cat sleeps.", |all| all[1]["text"].as_str().unwrap());
+        assert_eq!(meaning, "The cat sleeps.");
+        assert!(jsonschema::validate(&schema, &found).is_ok(), "{found}");
+    }
+}
+
+#[test]
 fn f10_every_answer_validates_against_what_was_listed() {
     let place = Place::with(&testkit::corpus::memories(250, 2));
     let mut client = place.client(Era::Legacy);
@@ -168,10 +247,14 @@ fn f10_every_answer_validates_against_what_was_listed() {
         ("list_memories", json!({})),
         ("list_memories", json!({"limit": 3})),
         ("recall_memories", json!({"query": "service"})),
+        ("recall_memories", json!({"query": "servcie"})),
         ("recall_memories", json!({"query": "nothing like it whatsoever"})),
+        ("recall_memories", json!({"query": "zebra"})),
         ("recall_memories", json!({"query": "service", "limit": 2, "detail": "full"})),
+        ("recall_memories", json!({"query": "service", "limit": 2, "explain": true})),
         ("search_memories", json!({"query": "service"})),
         ("search_memories", json!({"query": "service", "limit": 2, "mode": "vector"})),
+        ("search_memories", json!({"query": "service", "limit": 2, "explain": true})),
         ("inject_context", json!({"query": "service"})),
         ("inject_context", json!({"query": "service", "limit": 2})),
         ("capture_memory", captured),

@@ -90,6 +90,28 @@ fn a6_search_is_paged_the_same_way() {
 }
 
 #[test]
+fn search_explains_itself_if_asked() {
+    let contents = ["We deploy on Thursdays.", "我们选择了PostgreSQL数据库。"];
+    let place = Place::with(&memories(contents.map(str::to_owned)));
+    let served = Served::start(&place);
+    for (query, snippet) in [
+        ("deployed", "We **deploy** on Thursdays."),
+        ("数据库", "我们选择了PostgreSQL**数据库**。"),
+    ] {
+        let page = served.send("POST", "/v1/search", &json!({"query": query})).json();
+        assert!(page["matched_by"].is_null() && page["snippets"].is_null(), "{page}");
+        let explained = json!({"query": query, "explain": true});
+        let page = served.send("POST", "/v1/search", &explained).json();
+        assert_eq!(page["matched_by"], json!(["words"]), "{page}");
+        assert_eq!(page["snippets"], json!([{"text": snippet}]), "{page}");
+    }
+    let beyond = json!({"query": "deploy", "explain": true, "offset": 1});
+    let page = served.send("POST", "/v1/search", &beyond).json();
+    assert!(page["count"] == 0 && page["snippets"].is_null(), "{page}");
+    served.send("POST", "/v1/search", &json!({"query": "x", "explain": 7})).is_problem(400);
+}
+
+#[test]
 fn a6_a_memory_is_made_read_replaced_and_deleted() {
     let place = Place::new();
     let served = Served::start(&place);

@@ -75,6 +75,7 @@ fn real_answers_are_what_the_description_says() {
     let memory = "/v1/memories/00000000-0000-7000-8000-000000000007";
     let new = json!({"content": "New.", "memory_type": "episodic", "tags": ["a"]}).to_string();
     let query = json!({"query": "harbour", "limit": 3}).to_string();
+    let explained = json!({"query": "harbour", "limit": 3, "explain": true}).to_string();
     let made = served.ask("POST", "/v1/memories", &[], &new);
     let schema = json!({"$ref": "#/components/schemas/NewMemory",
         "components": description["components"]});
@@ -92,6 +93,7 @@ fn real_answers_are_what_the_description_says() {
         ("delete", "/v1/memories/{id}", memory, "", 204),
         ("delete", "/v1/memories/{id}", memory, "", 404),
         ("post", "/v1/search", "/v1/search", &query, 200),
+        ("post", "/v1/search", "/v1/search", &explained, 200),
         ("post", "/v1/search", "/v1/search", "{}", 400),
         ("get", "/v1/offloads/{id}", &stored, "", 200),
         ("get", "/v1/offloads/{id}", "/v1/offloads/x", "", 404),
