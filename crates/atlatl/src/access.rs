@@ -286,7 +286,7 @@ impl Fetch for KeySetClient {
 }
 
 /// Whether a document from `url` cannot be changed on the way: HTTPS, or HTTP on the loopback interface.
-fn is_secure_url(url: &str) -> bool {
+pub(crate) fn is_secure_url(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else { return false };
     url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url))
 }

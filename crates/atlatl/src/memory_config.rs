@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use atlatl_memory::embed::{self, EmbedderChoice};
@@ -25,6 +26,11 @@ pub(crate) const MIGRATE: &str = "atlatl db migrate --as postgres://OWNER@HOST/D
 const DATABASE_URL_HINT: &str = "--set memory.store=postgres://USER@HOST/DATABASE";
 /// The assignment that allows a connection without encryption.
 pub(crate) const ALLOW_PLAIN_KEY: &str = "--set memory.allow_plain=true";
+
+/// How long a query of a server waits for a local model that is being loaded.
+const SERVER_QUERY_TIMEOUT: Duration = Duration::from_millis(150);
+/// How long a command waits for a local model.
+const COMMAND_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The location of the memory store.
 pub(crate) enum StoreLocation {
@@ -115,15 +121,69 @@ pub(crate) fn open_required(settings: &Settings) -> Result<Arc<dyn MemoryStore>,
     })
 }
 
-/// Opens the embedder that `memory.embedder` names. The API key of an endpoint comes from
-/// `OPENAI_API_KEY`, as with other clients of such endpoints.
+/// Opens the embedder that `memory.embedder` names, for a command. A local model is loaded by its
+/// first use; one that cannot be used is reported then, and memories are found by words.
 pub(crate) fn embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>, Error> {
+    open_embedder(&embedder_choice(settings)?, COMMAND_QUERY_TIMEOUT)
+}
+
+/// Opens the embedder for a server. Prints a note if it is a local model that cannot be used.
+pub(crate) fn server_embedder(settings: &Settings) -> Result<Option<Arc<dyn Embedder>>, Error> {
+    let choice = embedder_choice(settings)?;
+    #[cfg(feature = "local")]
+    if let EmbedderChoice::Local { directory } = &choice
+        && let Err(error) = embed::check_directory(directory)
+    {
+        let why = with_causes(&error);
+        Output::remark(format_args!("memory.embedder: {why}: memories are found only by words"));
+    }
+    open_embedder(&choice, SERVER_QUERY_TIMEOUT)
+}
+
+/// The embedder that `memory.embedder` names, with the installed model in place of `auto`.
+pub(crate) fn embedder_choice(settings: &Settings) -> Result<EmbedderChoice, Error> {
     let choice: EmbedderChoice = settings.config.memory.embedder.parse().map_err(|error| {
         Error::usage(format!("memory.embedder: {error}"))
-            .with_hint("use none, openai:URL#MODEL or local:DIRECTORY")
+            .with_hint("use auto, none, openai:URL#MODEL or local:DIRECTORY")
     })?;
+    Ok(choice.resolve(&model_directories(settings)))
+}
+
+/// The directories of installed models, in the order in which `auto` searches them: first the user's,
+/// so that installing another model has an effect, then those of the package that this program
+/// belongs to.
+pub(crate) fn model_directories(settings: &Settings) -> Vec<PathBuf> {
+    let surroundings = settings.surroundings();
+    let mut directories: Vec<PathBuf> = user_models(settings).into_iter().collect();
+    let beside = surroundings.program.as_deref().and_then(Path::parent);
+    let above = beside.and_then(Path::parent);
+    // npm: a sibling of the package with the program.
+    let siblings = above.and_then(Path::parent).filter(|dir| dir.ends_with("node_modules"));
+    let npm = siblings.map(|dir| dir.join("atlatl-model-minilm"));
+    // An archive or a bundle; a wheel or a system's package (`bin` beside `share`).
+    let prefixes = beside.into_iter().chain(above).map(Path::to_owned).chain(npm);
+    for directory in prefixes.map(|prefix| prefix.join("share/atlatl/models")) {
+        // A program in `~/.local/bin` has the user's directory beside it.
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
+    }
+    directories
+}
+
+/// The directory for models that the user installs.
+pub(crate) fn user_models(settings: &Settings) -> Option<PathBuf> {
+    settings.surroundings().data_dir.as_ref().map(|dir| dir.join("atlatl/models"))
+}
+
+/// Opens an embedder. The API key of an endpoint comes from `OPENAI_API_KEY`, as with other clients
+/// of such endpoints.
+fn open_embedder(
+    choice: &EmbedderChoice,
+    query_timeout: Duration,
+) -> Result<Option<Arc<dyn Embedder>>, Error> {
     let key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
-    embed::open(&choice, key).map_err(|error| {
+    embed::open_lazily(choice, key, query_timeout).map_err(|error| {
         Error::failure(format!("memory.embedder: {}", with_causes(&error)))
             .with_hint("use --set memory.embedder=none to rank only by words")
     })

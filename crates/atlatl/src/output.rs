@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub(crate) use self::indent::indent;
 pub(crate) use self::layout::{
-    Facts, Table, distance, grouped, pluralize, pluralize as counted, printable, size,
+    Facts, Table, distance, emphasized, grouped, pluralize, pluralize as counted, printable, size,
 };
 pub(crate) use self::progress::{ByteProgress, Progress, Spinner, Spinner as Waiting};
 use crate::error::{Error, Status};
@@ -211,6 +211,11 @@ impl Output {
     /// Prints a note to standard error. A failure to do so is ignored: the data matters more.
     pub(crate) fn note(&mut self, text: impl Display) {
         let _ = labelled(&mut self.stderr, NOTE, "note", &text.to_string());
+    }
+
+    /// Prints a hint to standard error: what to do next.
+    pub(crate) fn hint(&mut self, text: impl Display) {
+        let _ = labelled(&mut self.stderr, HINT, "hint", &text.to_string());
     }
 
     /// Prints a note from code that does not have the command's `Output`.

@@ -4,7 +4,10 @@ mod by_id;
 mod edit;
 mod export;
 pub(super) mod import;
+#[cfg(feature = "local")]
+mod model;
 mod query;
+mod vectors;
 
 use clap::Subcommand;
 use serde_json::json;
@@ -52,6 +55,10 @@ pub(crate) enum Command {
     /// array or a @graph), Markdown (.md), and folders of Markdown. Existing
     /// memories are kept, so you can run an interrupted import again.
     ///
+    /// The memories are stored first. Then, if there is an embedder, their vectors are
+    /// computed; what an interruption leaves out, the next import or `atlatl serve`
+    /// computes.
+    ///
     /// Markdown without an id gets one from its path below the folder and its content.
     /// The type defaults to semantic, the creation time to the time of the file. In
     /// folders, symbolic links and names that begin with a dot are skipped.
@@ -63,6 +70,10 @@ pub(crate) enum Command {
     /// are left out.
     #[command(verbatim_doc_comment, after_long_help = export::EXAMPLES)]
     Export(export::ExportArgs),
+    /// Install, list and remove embedding models
+    #[cfg(feature = "local")]
+    #[command(subcommand)]
+    Model(model::Command),
 }
 
 /// Runs a subcommand.
@@ -82,6 +93,8 @@ pub(crate) fn run(
         Command::Repair => repair(&settings, output),
         Command::Import(args) => import::run(args, &settings, output),
         Command::Export(args) => export::run(args, &settings, output),
+        #[cfg(feature = "local")]
+        Command::Model(command) => model::run(command, &settings, output),
     }
 }
 

@@ -101,7 +101,7 @@ fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<St
     }
     offload.tell(Arc::new(events.clone()));
     let mut server_config = server_config(settings, store, events);
-    server_config.embedder = memory_config::embedder(settings)?;
+    server_config.embedder = memory_config::server_embedder(settings)?;
     server_config.backfill =
         server_config.embedder.as_ref().and_then(|one| memory_config::start_backfill(one, 1));
     add_offloading(&mut server_config, settings, &offload);

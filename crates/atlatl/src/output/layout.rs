@@ -1,6 +1,7 @@
 //! Text layout for people: tables, labelled facts, and numbers with units.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 
 pub(crate) use atlatl_browse::grouped;
@@ -12,16 +13,21 @@ use super::HEADING;
 /// 80 columns, and lines of that length are readable on wider ones.
 const LINE_WIDTH: usize = 80;
 
+/// The indentation of a line below a row of a table.
+const DETAIL_INDENT: usize = 7;
+
 /// Aligned columns of text with headings.
 pub(crate) struct Table {
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
+    /// Lines below rows, by the number of the row.
+    details: BTreeMap<usize, String>,
 }
 
 impl Table {
     pub(crate) fn new(headings: impl IntoIterator<Item: AsRef<str>>) -> Self {
         let headings = headings.into_iter().map(|name| printable(name.as_ref()).into_owned());
-        Self { headings: headings.collect(), rows: Vec::new() }
+        Self { headings: headings.collect(), rows: Vec::new(), details: BTreeMap::new() }
     }
 
     /// Adds a row: as many cells as there are headings.
@@ -29,6 +35,12 @@ impl Table {
         let cells = cells.into();
         debug_assert_eq!(cells.len(), self.headings.len(), "one cell per heading");
         self.rows.push(cells.iter().map(|cell| printable(cell).into_owned()).collect());
+    }
+
+    /// Adds a line below the last row. It may have styles, so that untrusted text must be
+    /// [`printable`].
+    pub(crate) fn detail(&mut self, line: String) {
+        self.details.insert(self.rows.len().saturating_sub(1), line);
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -54,8 +66,11 @@ impl Display for Table {
             line
         };
         writeln!(formatter, "{HEADING}{}{HEADING:#}", padded(&self.headings))?;
-        for row in &self.rows {
+        for (number, row) in self.rows.iter().enumerate() {
             writeln!(formatter, "{}", padded(row))?;
+            if let Some(line) = self.details.get(&number) {
+                writeln!(formatter, "{:DETAIL_INDENT$}{line}", "")?;
+            }
         }
         Ok(())
     }
@@ -155,6 +170,11 @@ pub(crate) fn distance(time: DateTime<Utc>, now: DateTime<Utc>) -> String {
     }
 }
 
+/// Text that stands out on a terminal.
+pub(crate) fn emphasized(text: &str) -> String {
+    format!("{HEADING}{}{HEADING:#}", printable(text))
+}
+
 /// Escapes control and bidirectional characters, so that `text` cannot control the terminal or reorder
 /// what it shows. Keys, values and paths come from files that another user may have written.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
@@ -182,6 +202,18 @@ mod tests {
         table.row(["long".to_owned(), String::new(), String::new()]);
         let plain = anstream::adapter::strip_str(&table.to_string()).to_string();
         assert_eq!(plain, "KEY   VALUE     ORIGIN\né     12345678  x\nlong\n");
+    }
+
+    #[test]
+    fn a_line_below_a_row_is_indented_and_keeps_its_styles() {
+        let mut table = Table::new(["KEY"]);
+        table.row(["a".to_owned()]);
+        table.detail(format!("the {}", emphasized("w\u{1b}rd")));
+        table.row(["b".to_owned()]);
+        let styled = table.to_string();
+        assert!(styled.contains("the \u{1b}[1mw<U+001B>rd\u{1b}[0m\n"), "{styled:?}");
+        let plain = anstream::adapter::strip_str(&styled).to_string();
+        assert_eq!(plain, "KEY\na\n       the w<U+001B>rd\nb\n");
     }
 
     #[test]

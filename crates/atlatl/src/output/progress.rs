@@ -76,6 +76,11 @@ impl Progress {
         Self { what, total, last_drawn: None, is_terminal }
     }
 
+    /// Whether the bar is drawn: standard error is a terminal.
+    pub(crate) fn is_visible(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Updates the bar to `done` of the total, and shows the number of items.
     pub(crate) fn at(&mut self, done: u64, items: u64) {
         let is_recent = self.last_drawn.is_some_and(|last| last.elapsed() < REDRAW_INTERVAL);

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::{env, fmt};
+use std::{env, fmt, fs};
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -35,6 +35,8 @@ pub(crate) struct Surroundings {
     pub(crate) home: Option<PathBuf>,
     /// The working directory, if it still exists.
     pub(crate) working_dir: Option<PathBuf>,
+    /// The file of this program, without symbolic links.
+    pub(crate) program: Option<PathBuf>,
     pub(crate) uid: u32,
 }
 
@@ -125,6 +127,7 @@ impl Surroundings {
                 .find(|editor| !editor.as_encoded_bytes().trim_ascii().is_empty()),
             home: variable("HOME").filter(|home| home.is_absolute()),
             working_dir: env::current_dir().ok(),
+            program: env::current_exe().and_then(fs::canonicalize).ok(),
             uid: rustix::process::geteuid().as_raw(),
         }
     }

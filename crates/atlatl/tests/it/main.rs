@@ -8,6 +8,8 @@ mod check;
 mod decision;
 mod deliver;
 mod doctor;
+#[cfg(feature = "local")]
+mod embedding_model;
 mod embedding_outage;
 mod extract;
 mod failing;

@@ -6,7 +6,12 @@ mod hostile;
 mod import;
 mod keep;
 mod kills;
+#[cfg(feature = "local")]
+mod model;
+#[cfg(feature = "local")]
+mod search;
 mod terminal;
+mod vectors;
 
 use mif::Memory;
 use serde_json::Value;

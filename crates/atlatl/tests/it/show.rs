@@ -43,7 +43,7 @@ fn defaults_for_a_person() {
     memory.tenant                     "default"
     memory.connections                8
     memory.allow_plain                false
-    memory.embedder                   "none"
+    memory.embedder                   "auto"
     server.listen                     ""
     server.allowed_hosts              []
     server.allowed_origins            []
@@ -110,7 +110,7 @@ fn defaults_for_a_program() {
         "tenant": "default",
         "connections": 8,
         "allow_plain": false,
-        "embedder": "none"
+        "embedder": "auto"
       },
       "server": {
         "listen": "",
@@ -182,7 +182,7 @@ fn origins_for_a_person() {
     memory.tenant                     "default"                              default
     memory.connections                8                                      default
     memory.allow_plain                false                                  default
-    memory.embedder                   "none"                                 default
+    memory.embedder                   "auto"                                 default
     server.listen                     ""                                     default
     server.allowed_hosts              []                                     default
     server.allowed_origins            []                                     default

@@ -272,7 +272,10 @@ fn completions_are_scripts_of_their_shell_and_know_the_commands() {
     let asked = format!(
         "{script}\nCOMP_WORDS=(atlatl unin); COMP_CWORD=1; _atlatl atlatl unin atlatl; echo \"${{COMPREPLY[@]}}\""
     );
-    let output = Command::new("bash").args(["-c", &asked]).output().unwrap();
+    // The script is longer than an argument may be.
+    let path = program.path("work/completion.bash");
+    std::fs::write(&path, asked).unwrap();
+    let output = Command::new("bash").arg(path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "uninstall", "{output:?}");
     assert_eq!(program.run(&["completions", "tcsh"]).status, 2);
 }

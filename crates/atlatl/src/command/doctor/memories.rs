@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use atlatl_memory::embed::EmbedderChoice;
@@ -22,8 +22,7 @@ pub(super) fn check_memories(settings: &Settings) -> Group {
     let path = match memory_config::store_location(settings) {
         Ok(StoreLocation::File(path)) => path,
         Ok(StoreLocation::Database(database)) => {
-            let vectors = settings.config.memory.embedder != "none";
-            check_database(&mut group, &database, vectors);
+            check_database(&mut group, &database, embedder.is_configured);
             group.record("embedder", embedder.findings, embedder.ok);
             return group;
         }
@@ -196,56 +195,116 @@ fn database_finding(error: &StoreError) -> Finding {
 /// The time limit for connecting to a local embedding endpoint.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const EMBEDDER_CHECK: &str = "embedder";
+/// What `auto` says without a model.
+#[cfg(feature = "local")]
+const NO_MODEL: &str = "no embedding model is installed: search ranks only by words (atlatl \
+                        memory model install FILE)";
 
 /// The result of checking the embedder.
+#[derive(Default)]
 struct EmbedderCheck {
     findings: Vec<Finding>,
     ok: String,
     /// The model name that vectors are stored under, if known.
     model: Option<String>,
+    /// Whether there is an embedder, even if it does not work.
+    is_configured: bool,
+}
+
+impl EmbedderCheck {
+    fn failed(finding: Finding) -> Self {
+        Self { findings: vec![finding], is_configured: true, ..Self::default() }
+    }
+
+    fn passed(ok: impl Into<String>, model: Option<String>) -> Self {
+        Self { ok: ok.into(), is_configured: true, model, findings: Vec::new() }
+    }
+
+    fn unconfigured(ok: impl Into<String>) -> Self {
+        Self { ok: ok.into(), ..Self::default() }
+    }
 }
 
 /// Checks the configured embedder. Remote endpoints are not contacted.
 fn check_embedder(settings: &Settings) -> EmbedderCheck {
-    let failed =
-        |finding| EmbedderCheck { findings: vec![finding], ok: String::new(), model: None };
     let choice: EmbedderChoice = match settings.config.memory.embedder.parse() {
         Ok(choice) => choice,
         Err(error) => {
-            return failed(embedder_finding(settings, "memory.embedder", &with_causes(&error)));
+            let why = with_causes(&error);
+            return EmbedderCheck::failed(embedder_finding(settings, "memory.embedder", &why));
         }
     };
-    let passed = |ok: String, model| EmbedderCheck { findings: Vec::new(), ok, model };
     match &choice {
+        EmbedderChoice::Auto => check_installed_models(settings),
         EmbedderChoice::Local { directory } => {
-            if let Some(why) = missing_model_file(directory) {
-                return failed(embedder_finding(settings, &directory.display().to_string(), &why));
-            }
-            match embed::open(&choice, None) {
-                Ok(opened) => {
-                    let model = opened.map(|embedder| embedder.model().to_owned());
-                    passed("the model loads".to_owned(), model)
+            match missing_model_file(directory).map_or_else(|| load_model(directory), Err) {
+                Ok(model) => EmbedderCheck::passed("the model loads", Some(model)),
+                Err(why) => {
+                    let about = directory.display().to_string();
+                    EmbedderCheck::failed(embedder_finding(settings, &about, &why))
                 }
-                Err(error) => failed(embedder_finding(
-                    settings,
-                    &directory.display().to_string(),
-                    &with_causes(&error),
-                )),
             }
         }
         EmbedderChoice::OpenAi { endpoint, model } => match local_address(endpoint.as_str()) {
-            Some(address) if !is_reachable(&address) => failed(embedder_finding(
-                settings,
-                endpoint.as_str(),
-                "cannot connect to the endpoint; memories are found only by words",
-            )),
-            Some(_) => passed("the endpoint is reachable".to_owned(), Some(model.clone())),
-            None => passed(
-                "the endpoint is on another machine and was not contacted".to_owned(),
+            Some(address) if !is_reachable(&address) => {
+                let why = "cannot connect to the endpoint; memories are found only by words";
+                EmbedderCheck::failed(embedder_finding(settings, endpoint.as_str(), why))
+            }
+            Some(_) => EmbedderCheck::passed("the endpoint is reachable", Some(model.clone())),
+            None => EmbedderCheck::passed(
+                "the endpoint is on another machine and was not contacted",
                 Some(model.clone()),
             ),
         },
-        _ => passed("no embedder is configured".to_owned(), None),
+        _ => EmbedderCheck::unconfigured("no embedder is configured"),
+    }
+}
+
+/// Checks the manifests of all installed models, and loads the model that is used: the first with a
+/// valid manifest.
+#[cfg(feature = "local")]
+fn check_installed_models(settings: &Settings) -> EmbedderCheck {
+    let mut check = EmbedderCheck::unconfigured(NO_MODEL);
+    let mut is_selected = false;
+    for model in embed::installed_models(&memory_config::model_directories(settings)) {
+        check.is_configured = true;
+        let checked = match &model.manifest {
+            Ok(_) if is_selected => continue,
+            Ok(manifest) => {
+                is_selected = true;
+                check.model = Some(manifest.model_name());
+                check.ok = format!("{} loads", manifest.name);
+                load_model(&model.directory).map(drop)
+            }
+            Err(error) => Err(with_causes(error)),
+        };
+        if let Err(why) = checked {
+            let none = config_fix(settings, "memory.embedder", "\"none\"");
+            let fix = format!("install it again with atlatl memory model install FILE, or {none}");
+            let about = model.directory.display();
+            check.findings.push(Finding::fault(EMBEDDER_CHECK, about, why, fix));
+        }
+    }
+    check
+}
+
+#[cfg(not(feature = "local"))]
+fn check_installed_models(_: &Settings) -> EmbedderCheck {
+    EmbedderCheck::unconfigured("this program was built without local models")
+}
+
+/// Verifies the digest of a model that has a manifest, and loads it. Returns its name.
+fn load_model(directory: &Path) -> Result<String, String> {
+    #[cfg(feature = "local")]
+    if let Some(manifest) =
+        embed::ModelManifest::read(directory).map_err(|error| with_causes(&error))?
+    {
+        manifest.verify(directory).map_err(|error| with_causes(&error))?;
+    }
+    let choice = EmbedderChoice::Local { directory: directory.to_owned() };
+    match embed::open(&choice, None) {
+        Ok(opened) => Ok(opened.map(|model| model.model().to_owned()).unwrap_or_default()),
+        Err(error) => Err(with_causes(&error)),
     }
 }
 
@@ -260,12 +319,14 @@ fn missing_model_file(directory: &Path) -> Option<String> {
         Ok(entries) => entries,
         Err(error) => return Some(format!("the model's directory cannot be read: {error}")),
     };
-    let weights =
-        entries.flatten().any(|entry| entry.path().extension() == Some("safetensors".as_ref()));
+    let is_weights = |path: PathBuf| {
+        path.extension().is_some_and(|kind| kind == "gguf" || kind == "safetensors")
+    };
+    let weights = entries.flatten().any(|entry| is_weights(entry.path()));
     if !directory.join("tokenizer.json").is_file() {
         return Some("the model's directory has no tokenizer.json".to_owned());
     }
-    (!weights).then(|| "the model's directory has no .safetensors file".to_owned())
+    (!weights).then(|| "the model's directory has no .gguf or .safetensors file".to_owned())
 }
 
 /// The address of an endpoint on the local machine.

@@ -18,6 +18,7 @@ use mif::{Memory, MifError};
 use serde::Serialize;
 
 use self::notes::FolderEntry;
+use super::vectors;
 use crate::error::{Error, Status};
 use crate::memory_config;
 use crate::output::{Mode, Output, Progress, grouped};
@@ -47,6 +48,9 @@ pub(crate) struct ImportArgs {
     /// Stop at the first memory that cannot be read
     #[arg(long)]
     strict: bool,
+    /// Leave the vectors to `atlatl serve`
+    #[arg(long)]
+    no_embed: bool,
 }
 
 /// The format of an input, by its file name.
@@ -73,9 +77,15 @@ pub(super) fn run(
     let store = memory_config::open(settings)?;
     let clash = if args.replace { OnConflict::Replace } else { OnConflict::Keep };
     let progress = Progress::new("importing", || paths.iter().map(|path| input_bytes(*path)).sum());
-    let mut importer = Importer::new(store, clash, args.strict, progress, output);
+    let mut importer =
+        Importer::new(Arc::clone(&store), clash, args.strict, progress, &mut *output);
     let done = paths.iter().try_for_each(|(path, kind)| read_input(path, *kind, &mut importer));
-    importer.finish(done)
+    // The memories are stored and counted before anything of the embedder is read.
+    let status = importer.finish(done)?;
+    if !args.no_embed {
+        vectors::embed_imported(&*store, settings, output);
+    }
+    Ok(status)
 }
 
 fn input_kind(path: &Path) -> Result<InputKind, Error> {

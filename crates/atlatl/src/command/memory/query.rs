@@ -1,19 +1,22 @@
 //! `atlatl memory search` and `atlatl memory list`: filters, limits, and rendering of memories.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use atlatl_memory::{
-    Filter, Order, RankedBy, RecallRequest, RecallService, SearchRequest, SearchResults,
-    SearchService,
+    Correction, EmptyAnswer, Filter, Highlighter, MatchedBy, Order, RankedBy, RecallRequest,
+    RecallService, SearchHit, SearchRequest, SearchResults, SearchService, Snippet,
 };
 use chrono::{DateTime, NaiveDate, Utc};
 use mif::{Memory, MemoryType, Namespace, Status as MemoryStatus, UnitInterval};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::vectors;
 use crate::error::{Error, Status};
 use crate::memory_config;
-use crate::output::{Facts, Mode, Output, Table, counted, distance, grouped};
+use crate::output::{
+    Facts, Mode, Output, Table, counted, distance, emphasized, grouped, printable,
+};
 use crate::settings::Settings;
 
 /// Examples for `atlatl memory search --help`.
@@ -21,6 +24,7 @@ pub(crate) const SEARCH_EXAMPLES: &str = "\
 Examples:
   atlatl memory search 'when do we deploy'
   atlatl memory search --all-words '\"feature flag\" rollout' --tag release
+  atlatl memory search --explain 'when do we deploy'
   atlatl memory search deploy --since 2026-01-01 --output json";
 
 /// Arguments of `atlatl memory search`.
@@ -33,6 +37,9 @@ pub(crate) struct SearchArgs {
     /// consecutive
     #[arg(long, verbatim_doc_comment)]
     all_words: bool,
+    /// Show why each memory matches, with a snippet
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     selection: FilterArgs,
     /// Maximum number [default: 20; 1000 in a pipe]
@@ -48,34 +55,88 @@ pub(super) fn search(
 ) -> Result<Status, Error> {
     let now = memory_config::moment().now;
     let results = args.results(settings, page_limit(args.limit, output), now)?;
-    let memories: Vec<&Memory> =
-        results.iter().flat_map(|results| &results.hits).map(|hit| &hit.memory).collect();
-    let scores: Vec<f64> =
-        results.iter().flat_map(|results| &results.hits).map(|hit| hit.score).collect();
+    let hits = results.as_ref().map_or(&[][..], |results| &results.hits[..]);
+    let memories: Vec<&Memory> = hits.iter().map(|hit| &hit.memory).collect();
     let ranked_by = results.as_ref().map_or(RankedBy::Lexical, |results| results.ranked_by);
-    // An empty query lists all memories by time, without scores.
-    let scores = (ranked_by != RankedBy::Time).then_some(scores);
+    let ranking = match &results {
+        Some(results) => Ranking::new(results, args.explain),
+        None => Ranking { scores: Some(Vec::new()), ..Ranking::default() },
+    };
     let total = results.as_ref().map_or(0, |results| results.total_matches);
+    let at_least = results.as_ref().is_some_and(|results| results.at_least);
+    let corrections = results.as_ref().map_or(&[][..], |results| &results.corrections[..]);
+    let empty = match &results {
+        Some(results) => results.empty.as_ref(),
+        None => Some(&EmptyAnswer::NothingStored),
+    };
+    let hint = empty.and_then(hint);
     match output.mode() {
         Mode::Json => {
             let list = MemoryList {
                 count: memories.len(),
                 total_matches: total,
+                total_is_lower_bound: at_least,
                 detail: "full",
                 ranked_by: Some(ranked_by.as_str()),
+                corrected: corrected(corrections),
+                hint: hint.as_deref(),
                 memories: memories.clone(),
-                scores,
+                ranking,
             };
             output.lexemes(&serde_json::to_string(&list).map_err(std::io::Error::from)?)?;
         }
         Mode::Human if memories.is_empty() => {}
-        Mode::Human => output.table(&render_table(&memories, scores.as_deref(), now))?,
+        Mode::Human => output.table(&render_table(&memories, &ranking, now))?,
     }
-    note_total(memories.len(), total, output);
-    if let Some(warning) = results.and_then(|results| results.warning) {
+    note_total(memories.len(), total, at_least, output);
+    for Correction { written, used, .. } in corrections {
+        let used = quoted(used);
+        output.note(format_args!("no memory contains \"{written}\"; searched for {used}"));
+    }
+    if let Some(warning) = results.as_ref().and_then(|results| results.warning.as_ref()) {
         output.note(warning);
     }
+    if let Some(hint) = hint {
+        output.hint(hint);
+    }
     Ok(Status::Success)
+}
+
+/// Says why nothing matches, and which command helps.
+fn hint(empty: &EmptyAnswer) -> Option<String> {
+    Some(match empty {
+        EmptyAnswer::NothingStored => {
+            "no memories are stored yet: atlatl memory add, or atlatl memory import".to_owned()
+        }
+        EmptyAnswer::Filtered { matches, filters } => {
+            let filters = filters.join(", ");
+            let matches = counted(*matches, "memory matches", "memories match");
+            format!("{matches} without the filters ({filters})")
+        }
+        EmptyAnswer::UnknownWords(words) => {
+            let words = quoted(words);
+            format!(
+                "no memory contains {words} or a word of similar spelling: use other words, or \
+                 atlatl memory list"
+            )
+        }
+        EmptyAnswer::NotTogether { some } => {
+            let some = counted(*some, "memory contains", "memories contain");
+            format!("{some} some of these words: search without --all-words")
+        }
+        _ => return None,
+    })
+}
+
+/// Words in quotes, for a sentence.
+fn quoted(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    words.join(", ")
+}
+
+/// Misspelt words with the words that were searched instead.
+fn corrected(corrections: &[Correction]) -> BTreeMap<&str, &[String]> {
+    corrections.iter().map(|one| (one.written.as_str(), one.used.as_slice())).collect()
 }
 
 impl SearchArgs {
@@ -88,6 +149,9 @@ impl SearchArgs {
     ) -> Result<Option<SearchResults>, Error> {
         let Some(store) = memory_config::open_existing(settings)? else { return Ok(None) };
         let embedder = memory_config::embedder(settings)?;
+        if let Some(embedder) = embedder.as_ref().filter(|_| !self.query.trim().is_empty()) {
+            vectors::embed_some(&*store, &**embedder, settings);
+        }
         let filter = self.selection.filter(Some(MemoryStatus::Active));
         let results = if self.all_words {
             let mut request = SearchRequest::new(&*self.query, now);
@@ -143,17 +207,20 @@ pub(super) fn list(
             let list = MemoryList {
                 count: memories.len(),
                 total_matches: total,
+                total_is_lower_bound: false,
                 detail: "full",
                 ranked_by: None,
+                corrected: BTreeMap::new(),
+                hint: None,
                 memories: memories.clone(),
-                scores: None,
+                ranking: Ranking::default(),
             };
             output.lexemes(&serde_json::to_string(&list).map_err(std::io::Error::from)?)?;
         }
         Mode::Human if memories.is_empty() => {}
-        Mode::Human => output.table(&render_table(&memories, None, now))?,
+        Mode::Human => output.table(&render_table(&memories, &Ranking::default(), now))?,
     }
-    note_total(memories.len(), total, output);
+    note_total(memories.len(), total, false, output);
     Ok(Status::Success)
 }
 
@@ -165,9 +232,10 @@ fn page_limit(requested: Option<u16>, output: &Output) -> usize {
 }
 
 /// Notes how many of the matching memories are shown.
-fn note_total(count: usize, total: u64, output: &mut Output) {
+fn note_total(count: usize, total: u64, at_least: bool, output: &mut Output) {
     let all = counted(total, "memory", "memories");
-    output.note(format_args!("{} of {all}", grouped(count as u64)));
+    let bound = if at_least { "at least " } else { "" };
+    output.note(format_args!("{} of {bound}{all}", grouped(count as u64)));
 }
 
 /// Flags that filter memories.
@@ -257,30 +325,93 @@ const MIN_ID_CHARS: usize = 13;
 struct MemoryList<'a> {
     count: usize,
     total_matches: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    total_is_lower_bound: bool,
     detail: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranked_by: Option<&'static str>,
-    memories: Vec<&'a Memory>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    corrected: BTreeMap<&'a str, &'a [String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    scores: Option<Vec<f64>>,
+    hint: Option<&'a str>,
+    memories: Vec<&'a Memory>,
+    #[serde(flatten)]
+    ranking: Ranking,
 }
 
-/// A table of memories, with a column for scores if there are any.
-fn render_table(memories: &[&Memory], scores: Option<&[f64]>, now: DateTime<Utc>) -> Table {
-    let headings = ["SCORE", "TITLE", "NAMESPACE", "CREATED", "ID"];
-    let first = usize::from(scores.is_none());
-    let mut table = Table::new(&headings[first..]);
+/// What a search says about each memory.
+#[derive(Default, Serialize)]
+struct Ranking {
+    /// An empty query has none: it lists all memories by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scores: Option<Vec<f64>>,
+    /// Only a hybrid ranking has different reasons; others are shown on request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matched_by: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snippets: Option<Vec<SnippetCell>>,
+}
+
+/// The snippet of one memory.
+struct SnippetCell(Snippet);
+
+impl SnippetCell {
+    /// The text for a terminal, with the matching words emphasized.
+    fn styled(&self) -> String {
+        self.0.render(emphasized, |text| printable(text).into_owned())
+    }
+}
+
+impl Serialize for SnippetCell {
+    /// As the memory server returns it.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        BTreeMap::from([("text", self.0.to_markdown())]).serialize(serializer)
+    }
+}
+
+impl Ranking {
+    fn new(results: &SearchResults, explain: bool) -> Self {
+        let SearchResults { hits, ranked_by, .. } = results;
+        if *ranked_by == RankedBy::Time {
+            return Self::default();
+        }
+        let reason = |hit: &SearchHit| hit.matched_by.map_or("", MatchedBy::as_str);
+        let snippets = || {
+            let highlighter = Highlighter::new(&results.terms);
+            hits.iter().map(|hit| SnippetCell(highlighter.snippet(hit))).collect()
+        };
+        let has_reasons = explain || *ranked_by == RankedBy::Hybrid;
+        Self {
+            scores: Some(hits.iter().map(|hit| hit.score).collect()),
+            matched_by: has_reasons.then(|| hits.iter().map(reason).collect()),
+            snippets: explain.then(snippets),
+        }
+    }
+}
+
+/// A table of memories, with what a search says about them.
+fn render_table(memories: &[&Memory], ranking: &Ranking, now: DateTime<Utc>) -> Table {
+    let Ranking { scores, matched_by, snippets } = ranking;
+    let mut headings = Vec::new();
+    headings.extend(scores.is_some().then_some("SCORE"));
+    headings.extend(matched_by.is_some().then_some("MATCH"));
+    headings.extend(["TITLE", "NAMESPACE", "CREATED", "ID"]);
+    let mut table = Table::new(headings);
     let length = id_chars(memories);
     for (row, memory) in memories.iter().enumerate() {
-        let score = scores.and_then(|scores| scores.get(row));
-        let cells = [
-            score.map(|score| format!("{score:.2}")).unwrap_or_default(),
+        let mut cells = Vec::new();
+        cells.extend(scores.iter().filter_map(|scores| Some(format!("{:.2}", scores.get(row)?))));
+        cells.extend(matched_by.iter().filter_map(|reasons| Some((*reasons.get(row)?).to_owned())));
+        cells.extend([
             truncate(&memory.called(), MAX_TITLE_CHARS),
             truncate(memory.namespace.as_ref().map_or("", Namespace::as_str), MAX_NAMESPACE_CHARS),
             distance(memory.created.instant().to_utc(), now),
             memory.id.as_str()[..length].to_owned(),
-        ];
-        table.row(&cells[first..]);
+        ]);
+        table.row(cells);
+        if let Some(snippet) = snippets.as_ref().and_then(|snippets| snippets.get(row)) {
+            table.detail(snippet.styled());
+        }
     }
     table
 }

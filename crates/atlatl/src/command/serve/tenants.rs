@@ -124,7 +124,7 @@ impl TenantRegistry {
         base: String,
         events: EventBus,
     ) -> Result<Self, Error> {
-        let embedder = memory_config::embedder(settings)?;
+        let embedder = memory_config::server_embedder(settings)?;
         Ok(Self {
             backfill: embedder
                 .as_ref()

@@ -107,7 +107,7 @@ fn a_model_that_is_not_there_or_not_whole_is_a_fault() {
     let run = doctor(&program, &["--set", &set]);
     fault(&run, "embedder", "[DIR]/model");
     assert!(
-        finding(&run, "embedder")["says"].to_string().contains("no .safetensors file"),
+        finding(&run, "embedder")["says"].to_string().contains("no .gguf or .safetensors file"),
         "{run}"
     );
     is_well(&doctor(&program, &["--set", "memory.embedder=\"none\""]));

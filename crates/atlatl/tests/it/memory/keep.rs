@@ -35,7 +35,7 @@ fn a_memory_is_kept_and_found() {
     --- stdout
     SCORE  TITLE                    NAMESPACE             CREATED  ID
     1.00   We deploy on Thursdays.  _semantic             0 s ago  [1]
-    0.98   Rotate the deploy keys   _procedural/runbooks  0 s ago  [2]
+    0.92   Rotate the deploy keys   _procedural/runbooks  0 s ago  [2]
     --- stderr
     note: 2 of 2 memories
     ");
@@ -56,6 +56,70 @@ fn a_memory_is_kept_and_found() {
     Every spring.
     --- stderr
     ");
+}
+
+#[test]
+fn g60_a_typo_is_corrected_and_an_empty_answer_says_why() {
+    let program = Program::new();
+    insta::assert_snapshot!(program.run(&["memory", "search", "x", "--output", "human"]), @"
+    status: 0
+    --- stdout
+    --- stderr
+    note: 0 of 0 memories
+    hint: no memories are stored yet: atlatl memory add, or atlatl memory import
+    ");
+    let id = add(&program, &["We deploy on Thursdays."]);
+    let search = |args: &[&str]| program.run(&[&["memory", "search"], args].concat());
+    let run = search(&["deplyo", "--output", "human"]);
+    insta::assert_snapshot!(steady(&run, &[&id]), @r#"
+    status: 0
+    --- stdout
+    SCORE  TITLE                    NAMESPACE  CREATED  ID
+    1.00   We deploy on Thursdays.  _semantic  0 s ago  [1]
+    --- stderr
+    note: 1 of 1 memory
+    note: no memory contains "deplyo"; searched for "deploy"
+    "#);
+    assert_eq!(search(&["deplyo"]).json()["corrected"], json!({"deplyo": ["deploy"]}));
+    assert_eq!(search(&["deploy"]).json()["corrected"], json!(null));
+    let run = search(&["zebra"]);
+    let hint = "no memory contains \"zebra\" or a word of similar spelling: use other words, or \
+                atlatl memory list";
+    assert_eq!(run.json()["hint"], hint, "{run}");
+    assert_eq!(run.stderr, format!("note: 0 of 0 memories\nhint: {hint}\n"));
+    let run = search(&["deploy", "--tag", "x"]);
+    assert_eq!(run.json()["hint"], "1 memory matches without the filters (tags)", "{run}");
+    add(&program, &["Redis is the cache."]);
+    let run = search(&["--all-words", "redis thursdays"]);
+    let hint = "2 memories contain some of these words: search without --all-words";
+    assert_eq!(run.json()["hint"], hint, "{run}");
+}
+
+#[test]
+fn a_search_explains_itself_if_asked() {
+    let program = Program::new();
+    let id = add(&program, &["We deploy on Thursdays,\nnever on Fridays: deploying is *fun*."]);
+    let search = |args: &[&str]| program.run(&[&["memory", "search", "we deploy"], args].concat());
+    let run = search(&["--explain", "--output", "human"]);
+    insta::assert_snapshot!(steady(&run, &[&id]), @"
+    status: 0
+    --- stdout
+    SCORE  MATCH  TITLE                    NAMESPACE  CREATED  ID
+    1.00   words  We deploy on Thursdays,  _semantic  0 s ago  [1]
+           We deploy on Thursdays, never on Fridays: deploying is *fun*.
+    --- stderr
+    note: 1 of 1 memory
+    ");
+    let snippet = r"We **deploy** on Thursdays, never on Fridays: **deploying** is \*fun\*.";
+    for all_words in [&[][..], &["--all-words"]] {
+        let explained = search(&[all_words, &["--explain"]].concat()).json();
+        assert_eq!(explained["matched_by"], json!(["words"]), "{explained}");
+        assert_eq!(explained["snippets"], json!([{"text": snippet}]), "{explained}");
+    }
+    let plain = search(&[]).json();
+    assert!(plain["matched_by"].is_null() && plain["snippets"].is_null(), "{plain}");
+    let newest = program.run(&["memory", "search", "", "--explain"]).json();
+    assert!(newest["count"] == 1 && newest["snippets"].is_null(), "{newest}");
 }
 
 #[test]
@@ -235,7 +299,7 @@ fn what_makes_no_sense_is_refused() {
     --- stdout
     --- stderr
     error: memory.embedder: invalid endpoint URL
-    hint: use none, openai:URL#MODEL or local:DIRECTORY
+    hint: use auto, none, openai:URL#MODEL or local:DIRECTORY
     ");
     std::fs::write(program.path("work/text.db"), "no database, but a text of some length").unwrap();
     insta::assert_snapshot!(refused(&["--set", "memory.store=sqlite:text.db", "list"]), @"

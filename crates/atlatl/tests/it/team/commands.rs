@@ -17,7 +17,13 @@ fn a_database_is_made_once_and_says_what_it_is() {
     let run = program.run(&["db", "migrate", "--as", &owner]);
     assert_eq!(
         run.json()["applied"],
-        json!(["0001-memories", "0002-near", "0003-access", "0004-requeue-vectors"]),
+        json!([
+            "0001-memories",
+            "0002-near",
+            "0003-access",
+            "0004-requeue-vectors",
+            "0005-frequencies"
+        ]),
         "{run}"
     );
     let run = program.run(&["--output", "human", "db", "migrate", "--as", &owner]);
