@@ -11,6 +11,7 @@ mod memory;
 mod offload;
 mod proxy;
 mod questions;
+mod ranking;
 mod run_output;
 mod server;
 
@@ -32,6 +33,9 @@ const DOCUMENT: &str = "docs/performance.md";
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
     name: Bench,
+    /// With `retrieval`: directory with data/locomo10.json (`LoCoMo`), chats/100K (BEAM), or both
+    #[arg(value_name = "DIR", required_if_eq("name", "retrieval"))]
+    directory: Option<PathBuf>,
     /// With `proxy`: measure a server over HTTP
     #[arg(long)]
     http: bool,
@@ -59,6 +63,8 @@ enum Bench {
     Memory,
     /// Ranking quality by words, by vectors and by both, with real models
     Ranking,
+    /// The same with local copies of `LoCoMo` and BEAM, which are not part of the repository
+    Retrieval,
     /// A thousand tenants in `PostgreSQL` compared with bare SQL, and HTTP requests that use no
     /// store
     Server,
@@ -86,6 +92,10 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         args.program.is_none() || matches!(args.name, Bench::Questions),
         "--program is for `bench questions`"
     );
+    ensure!(
+        args.directory.is_none() || matches!(args.name, Bench::Retrieval),
+        "DIR is for `bench retrieval`"
+    );
     let (name, package, tables): (_, _, Tables) = match args.name {
         Bench::Proxy if args.http => ("remote", "atlatl-lro", proxy::remote_tables),
         Bench::Core => ("core", "lro-core", offload::core_tables),
@@ -93,7 +103,8 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Extract => ("extract", "lro-query", extract::tables),
         Bench::Proxy => ("proxy", "atlatl-lro", proxy::tables),
         Bench::Memory => ("memory", "atlatl-memory", memory::tables),
-        Bench::Ranking => ("ranking", "atlatl-memory", memory::ranking_tables),
+        Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
+        Bench::Retrieval => ("retrieval", "atlatl-memory", ranking::retrieval_tables),
         Bench::Server => ("server", "atlatl-memory", server::tables),
         Bench::Usage => ("usage", "atlatl-lro", offload::usage_tables),
         Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
@@ -109,7 +120,7 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
             build_servers(repository)?;
         }
         Bench::Usage => build_servers(repository)?,
-        Bench::Ranking => {
+        Bench::Ranking | Bench::Retrieval => {
             let script = repository.path(".ci/models");
             ensure!(Command::new(script).status()?.success(), ".ci/models failed");
         }
@@ -127,13 +138,17 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         | Bench::Questions
         | Bench::Run => {}
     }
-    let options = if args.http { "proxy --http" } else { name };
+    let options = match args.name {
+        Bench::Proxy if args.http => "proxy --http",
+        Bench::Retrieval => "retrieval DIR",
+        _ => name,
+    };
     let command = format!("cargo xtask bench {options}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
     output::progress(format_args!("bench {name}: building and measuring"));
     // Those that ask no model do without: to build and link them takes minutes.
     let features: &[&str] = match args.name {
-        Bench::Memory => &["--no-default-features"],
+        Bench::Memory => &["--no-default-features", "--features", "contract"],
         Bench::Server => &["--no-default-features", "--features", "contract,postgres"],
         Bench::Proxy | Bench::Usage => &[],
         _ => &["--all-features"],
@@ -141,12 +156,13 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     let mut results = match args.name {
         Bench::Footprint => footprint::measure(repository, args.bin.as_deref(), &cache)?,
         Bench::Run => run_output::measure(repository, args.bin.as_deref(), &cache)?,
-        _ => measure(repository, package, name, features, &cache)?,
+        Bench::Retrieval => measure_retrieval(repository, args, features, &cache)?,
+        _ => measure(repository, package, name, features, &cache, &[])?,
     };
     if let Bench::Server = args.name {
-        let http = measure(repository, "atlatl-lro", "serve", &[], &cache)?;
+        let http = measure(repository, "atlatl-lro", "serve", &[], &cache, &[])?;
         fs::write(repository.path(server::DRAWING), server::drawing(&results)?)?;
-        let object = measure(repository, "lro-query", "object", &[], &cache)?;
+        let object = measure(repository, "lro-query", "object", &[], &cache, &[])?;
         results = json!({"store": results, "object": object, "http": http});
     }
     if !failures.is_empty() {
@@ -192,19 +208,35 @@ fn build_servers(repository: &Repository) -> Result<()> {
     Ok(())
 }
 
-/// Runs a benchmark and returns its results.
+/// Runs `bench retrieval`, which is the program of `bench ranking` with other questions.
+fn measure_retrieval(
+    repository: &Repository,
+    args: &BenchArgs,
+    features: &[&str],
+    cache: &Path,
+) -> Result<Value> {
+    let directory = args.directory.as_deref().context("DIR is missing")?;
+    let directory = fs::canonicalize(directory)
+        .with_context(|| format!("cannot read the directory {}", directory.display()))?;
+    let variables = [("ATLATL_RETRIEVAL_DIR", directory.as_path())];
+    measure(repository, "atlatl-memory", "ranking", features, cache, &variables)
+}
+
+/// Runs a benchmark with further environment variables and returns its results.
 fn measure(
     repository: &Repository,
     package: &str,
     name: &str,
     features: &[&str],
     cache: &Path,
+    variables: &[(&str, &Path)],
 ) -> Result<Value> {
     let run = repository
         .cargo(&["bench", "--locked", "--package", package, "--bench", name])
         .args(features)
         .env("ATLATL_CACHE", cache)
         .env("TESTKIT_POSTGRES", cache.join("postgres"))
+        .envs(variables.iter().copied())
         .stderr(Stdio::inherit())
         .output()
         .context("starting cargo bench")?;

@@ -25,6 +25,9 @@ pub(crate) struct PackageArgs {
     /// Target triple of the program
     #[arg(long, value_name = "TRIPLE")]
     target: String,
+    /// Directory with the embedding model, which `.ci/model` makes
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
     /// Output directory
     #[arg(long, value_name = "DIR")]
     out: PathBuf,

@@ -3,6 +3,7 @@
 //! The program is built as for the packages, static and stripped, because its allocator and its pages
 //! are part of the figures. MB are 10^6 bytes.
 
+mod embedding_model;
 mod process;
 
 use std::fs::{self, File};
@@ -106,7 +107,8 @@ pub(super) fn measure(
     };
     let program = program.canonicalize().with_context(|| format!("{}", program.display()))?;
     let sandbox = Sandbox::new(program, fixture_server(repository)?)?;
-    let rows: [(&str, Measurement); 7] = [
+    embedding_model::install(repository, &sandbox)?;
+    let rows: [(&str, Measurement); 8] = [
         ("binary", binary),
         ("CPU of a small offload", small_offload),
         ("tools/list", listing),
@@ -114,6 +116,7 @@ pub(super) fn measure(
         ("twelve proxies", proxies),
         ("offload of 1 GiB", offload_memory),
         ("search in one line", search_memory),
+        ("embedding model", embedding_model::measure),
     ];
     let mut all = Vec::new();
     for (name, measure) in rows {

@@ -1,4 +1,4 @@
-//! The tables of `bench memory` and `bench ranking`.
+//! The tables of `bench memory`.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ fn operations(results: &Value) -> Option<String> {
             let (p50, p95) = (ratio("p50")?, ratio("p95")?);
             let _ = write!(
                 table,
-                "\n| {} | {} | {} | {} | {} | {} | {} | {p50:.2} | {p95:.2} | {goal} | {} |",
+                "\n| {} | {} | {} | {} | {} | {} | {} | {p50:.2} | {p95:.2} | {} | {} |",
                 count(step["memories"].as_u64()?),
                 row["operation"].as_str()?,
                 row["times"],
@@ -34,7 +34,8 @@ fn operations(results: &Value) -> Option<String> {
                 time("ours", "p50")?,
                 time("bare", "p95")?,
                 time("ours", "p95")?,
-                verdict(p50, p95, goal),
+                goal_of(row, goal),
+                verdict(row, goal)?,
             );
         }
     }
@@ -57,6 +58,17 @@ fn notes(step: &Value) -> Option<String> {
         let _ = write!(text, "; the last {last} were put in {seconds:.0} s");
     }
     text.push('.');
+    for row in step["operations"].as_array()?.iter().filter(|row| row["vectors"].is_object()) {
+        let vectors = &row["vectors"];
+        let _ = write!(
+            text,
+            " Reading the vectors of {} numbers into memory took {:.1} s; {:.1} % of the nearest 200 are \
+             those of the exact comparison.",
+            vectors["dimensions"],
+            vectors["read_seconds"].as_f64()?,
+            vectors["agreement_200"].as_f64()? * 100.0,
+        );
+    }
     for row in step["operations"].as_array()?.iter().filter(|row| row["mean"].is_object()) {
         let _ = write!(
             text,
@@ -65,6 +77,13 @@ fn notes(step: &Value) -> Option<String> {
             row["mean"]["matches"].as_f64()?,
             row["mean"]["delivered"].as_f64()?,
         );
+        if let Some(agreement) = row["mean"]["agreement_10"].as_f64() {
+            let _ = write!(
+                text,
+                ", and exact scoring agrees with {:.1} % of the first ten",
+                agreement * 100.0
+            );
+        }
         if let Some(least) = row["least"]["p50"].as_f64() {
             let _ =
                 write!(text, "; one bare statement without a total takes {}", milliseconds(least));
@@ -123,53 +142,29 @@ fn count(n: u64) -> String {
     }
 }
 
-fn verdict(p50: f64, p95: f64, goal: f64) -> &'static str {
-    match (p50 <= goal, p95 <= goal) {
+/// The goal of a row: its own for the median, the common one for the ratio, or none.
+fn goal_of(row: &Value, ratio_goal: f64) -> String {
+    match &row["goal_milliseconds"] {
+        Value::String(none) => none.clone(),
+        goal => goal.as_f64().map_or_else(|| ratio_goal.to_string(), |goal| format!("{goal} ms")),
+    }
+}
+
+/// Compares a row with its goal.
+fn verdict(row: &Value, ratio_goal: f64) -> Option<&'static str> {
+    if row["goal_milliseconds"].is_string() {
+        return Some("");
+    }
+    if let Some(goal) = row["goal_milliseconds"].as_f64() {
+        return Some(if row["ours"]["p50"].as_f64()? <= goal { "reached" } else { "missed" });
+    }
+    let is_met = |which: &str| Some(row["ratio"][which].as_f64()? <= ratio_goal);
+    Some(match (is_met("p50")?, is_met("p95")?) {
         (true, true) => "reached",
         (true, false) => "missed at p95",
         (false, true) => "missed at p50",
         (false, false) => "missed",
-    }
-}
-
-/// The kinds of queries, and what their columns are called.
-const QUERY_KINDS: [(&str, &str); 5] = [
-    ("keyword", "keywords"),
-    ("question", "questions"),
-    ("paraphrase", "paraphrases"),
-    ("all", "all"),
-    ("cjk", "CJK"),
-];
-
-/// The part of docs/performance.md that this benchmark writes, with its table.
-pub(super) fn ranking_tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
-    Ok(vec![("ranking", ranking(results).context("ranking")?)])
-}
-
-fn ranking(results: &Value) -> Option<String> {
-    let rows = results["rows"].as_array()?;
-    let mut table = format!(
-        "{} gold memories among {}.\n\n| ranked by | figure |",
-        results["gold"], results["memories"]
-    );
-    for (kind, name) in QUERY_KINDS {
-        let queries = rows.first()?["figures"][kind]["queries"].as_u64()?;
-        let _ = write!(table, " {name} ({queries}) |");
-    }
-    table += "\n|---|---|--:|--:|--:|--:|--:|";
-    for row in rows {
-        let way = row["way"].as_str()?;
-        let name =
-            row["model"]["name"].as_str().map_or_else(String::new, |name| format!(", {name}"));
-        for (figure, title) in [("ndcg_10", "nDCG@10"), ("recall_50", "recall@50")] {
-            let first = if figure == "ndcg_10" { format!("{way}{name}") } else { String::new() };
-            let _ = write!(table, "\n| {first} | {title} |");
-            for (kind, _) in QUERY_KINDS {
-                let _ = write!(table, " {:.3} |", row["figures"][kind][figure].as_f64()?);
-            }
-        }
-    }
-    Some(table)
+    })
 }
 
 #[cfg(test)]
@@ -207,26 +202,22 @@ mod tests {
              one bare statement without a total takes 0.5000."
         ));
         assert!(tables[1].1.ends_with("\n| recall | 1.20 | 9.60 | 8.0 | 8.0 |"));
+        let mut results = results;
+        results["steps"][0]["operations"][0]["goal_milliseconds"] = json!(1.1);
+        results["steps"][1]["operations"][0]["goal_milliseconds"] = json!(150.0);
+        results["steps"][1]["operations"][0]["mean"]["agreement_10"] = json!(0.995);
+        results["steps"][0]["operations"].as_array_mut().unwrap().push(row(2.0));
+        results["steps"][0]["operations"][1]["goal_milliseconds"] = json!("none");
+        results["steps"][0]["operations"][1]["vectors"] =
+            json!({"dimensions": 384, "read_seconds": 1.25, "agreement_200": 0.999});
+        let tables = super::tables(&results).unwrap();
+        assert!(tables[0].1.contains(" 1.20 | 2.00 | none |  |\n"));
+        assert!(tables[0].1.contains("of 384 numbers into memory took 1.2 s; 99.9 % of"));
+        assert!(tables[0].1.contains(" 1.20 | 2.00 | 1.1 ms | missed |\n"));
+        assert!(tables[0].1.contains(" 1.20 | 2.00 | 150 ms | reached |\n"));
+        assert!(
+            tables[0].1.contains("gave 50, and exact scoring agrees with 99.5 % of the first ten;")
+        );
         assert!(super::tables(&json!({})).is_err());
-    }
-
-    #[test]
-    fn a_run_becomes_a_table_and_a_broken_one_an_error() {
-        let figures = json!({"queries": 4, "ndcg_10": 0.5, "recall_50": 0.75});
-        let figures = json!({
-            "keyword": figures, "question": figures, "paraphrase": figures, "all": figures,
-            "cjk": figures,
-        });
-        let results = json!({"gold": 2, "memories": 9, "rows": [
-            {"way": "lexical", "model": {"name": null}, "figures": figures},
-            {"way": "hybrid", "model": {"name": "m"}, "figures": figures},
-        ]});
-        let tables = ranking_tables(&results).unwrap();
-        assert!(tables[0].1.contains("| CJK (4) |\n"));
-        assert!(tables[0].1.ends_with(
-            "\n| hybrid, m | nDCG@10 | 0.500 | 0.500 | 0.500 | 0.500 | 0.500 |\
-             \n|  | recall@50 | 0.750 | 0.750 | 0.750 | 0.750 | 0.750 |"
-        ));
-        assert!(ranking_tables(&json!({})).is_err());
     }
 }

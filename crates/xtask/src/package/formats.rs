@@ -39,7 +39,13 @@ pub(super) fn make_archive(
     for (shell, file) in COMPLETIONS {
         fs::write(completions.join(file), release.atlatl.stdout(&["completions", shell])?)?;
     }
+    copy_model(release, stage)?;
     write_archive(stage, &name, &out.join(format!("{name}.tar.gz")))
+}
+
+/// Copies the embedding model beside the program, which searches it there.
+fn copy_model(release: &Release, dir: &Path) -> Result<()> {
+    run_tool(Command::new("cp").arg("-R").arg(&release.share).arg(dir))
 }
 
 /// Writes a directory as an archive whose bytes depend on the files alone: no owner, no time, and
@@ -210,6 +216,7 @@ pub(super) fn make_bundle(
     fs::create_dir_all(&server)?;
     fs::create_dir(&home)?;
     fs::copy(&release.program, server.join("atlatl"))?;
+    copy_model(release, &server)?;
     let bundle = stage.join("bundle");
     for file in LICENSE_FILES {
         copy_from(repository, file, &bundle)?;

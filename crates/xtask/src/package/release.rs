@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use toml::Table;
 
@@ -14,6 +14,9 @@ use crate::repository::Repository;
 /// The texts of both licences.
 pub(super) const LICENSE_FILES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
+/// The description of the packaged embedding model, with its digest.
+const MODEL_MANIFEST: &str = "packages/model/model.json";
+
 /// One build of the program.
 #[derive(Debug)]
 pub(super) struct Release {
@@ -23,6 +26,8 @@ pub(super) struct Release {
     /// The program's file.
     pub(super) program: PathBuf,
     pub(super) atlatl: Atlatl,
+    /// The directory `share` with the embedding model.
+    pub(super) share: PathBuf,
     /// The server's name in the MCP registry: a namespace that the publisher owns, then its own.
     pub(super) server_name: String,
     /// Where its source is, for registries that compare it with who publishes.
@@ -43,6 +48,14 @@ impl Release {
         if says.trim() != format!("atlatl {version}") {
             bail!("{} says `{}`, Cargo.toml {version}", args.bin.display(), says.trim());
         }
+        let share = args.model.join("share");
+        let model = share.join("atlatl/models/minilm/model.json");
+        let made = fs::read_to_string(&model).with_context(|| model.display().to_string())?;
+        ensure!(
+            made == repository.read(MODEL_MANIFEST)?,
+            "{} is not {MODEL_MANIFEST}; make the model with .ci/model",
+            model.display()
+        );
         let program = stage.join("atlatl");
         fs::copy(atlatl.dir().join("atlatl"), &program)?;
         Ok(Self {
@@ -51,6 +64,7 @@ impl Release {
             platform: Platform::from_target(&args.target)?,
             program,
             atlatl,
+            share,
             server_name: format!("{}/atlatl", args.namespace),
             repository: args.repository.clone(),
         })
@@ -137,6 +151,7 @@ pub(super) mod tests {
             platform: Platform::from_target(target).unwrap(),
             program: bin.path().join("atlatl"),
             atlatl,
+            share: bin.path().join("share"),
             server_name: "example.org/atlatl".to_owned(),
             repository: Some("https://example.org/atlatl".to_owned()),
         }
@@ -183,6 +198,27 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_models_packages_agree_and_the_programs_depend_on_them() {
+        let repository = Repository::open().unwrap();
+        let json = |file: &str| release().fill_in(&repository, file).unwrap();
+        let project = |file: &str| {
+            repository.read(file).unwrap().parse::<Table>().unwrap()["project"].clone()
+        };
+        let (npm, wheel) =
+            (json("packages/model/package.json"), project("packages/model/pyproject.toml"));
+        for field in ["name", "version", "description", "license"] {
+            assert_eq!(npm[field].as_str(), wheel[field].as_str(), "{field}");
+        }
+        assert_eq!(npm["license"], json(MODEL_MANIFEST)["license"]);
+        assert!(npm["version"].as_str().unwrap().starts_with("1."));
+        let name = npm["name"].as_str().unwrap();
+        let platform = json("packages/npm/platform.json");
+        assert_eq!(platform["optionalDependencies"][name], "^1.0.0");
+        let program = project("packages/python/pyproject.toml");
+        assert_eq!(program["dependencies"][0].as_str().unwrap(), format!("{name}>=1,<2"));
+    }
+
+    #[test]
     fn the_version_is_the_workspaces() {
         assert_eq!(version("[workspace.package]\nversion = \"1.2.3\"").unwrap(), "1.2.3");
         assert!(version("[package]\nversion = \"1.2.3\"").is_err());
@@ -207,7 +243,7 @@ pub(super) mod tests {
         let repository = Repository::open().unwrap();
         let gate = repository.read(".ci/packages").unwrap();
         let workflow = repository.read(".github/workflows/release.yml").unwrap();
-        for tool in ["maturin==", "@anthropic-ai/mcpb@"] {
+        for tool in ["maturin==", "hatchling==", "@anthropic-ai/mcpb@"] {
             let pinned = |text: &str| {
                 let rest = text.split(tool).nth(1).unwrap_or_default();
                 rest.split([' ', ')', '\n']).next().unwrap_or_default().to_owned()
@@ -218,26 +254,32 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_program_of_another_version_or_name_is_not_packed() {
+    fn a_program_of_another_version_or_name_or_another_model_is_not_packed() {
         use std::os::unix::fs::PermissionsExt;
 
         let repository = Repository::open().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let pack = |name: &str| {
+        let pack = |name: &str, version: &str| {
             let bin = dir.path().join(name);
-            fs::write(&bin, "#!/bin/sh\necho atlatl 9.9.9\n").unwrap();
+            fs::write(&bin, format!("#!/bin/sh\necho atlatl {version}\n")).unwrap();
             fs::set_permissions(&bin, fs::Permissions::from_mode(0o755)).unwrap();
             let args = PackageArgs {
                 bin,
                 target: "x86_64-unknown-linux-gnu".to_owned(),
+                model: dir.path().to_owned(),
                 out: dir.path().join("out"),
                 namespace: "local".to_owned(),
                 repository: None,
             };
             Release::new(&repository, &args, dir.path()).unwrap_err().to_string()
         };
-        assert!(pack("atlatl").contains("says `atlatl 9.9.9`"));
-        assert!(pack("other").contains("a program called atlatl"));
+        assert!(pack("atlatl", "9.9.9").contains("says `atlatl 9.9.9`"));
+        assert!(pack("other", "9.9.9").contains("a program called atlatl"));
+        let model = dir.path().join("share/atlatl/models/minilm");
+        fs::create_dir_all(&model).unwrap();
+        fs::write(model.join("model.json"), "{}").unwrap();
+        let version = version(&repository.read("Cargo.toml").unwrap()).unwrap();
+        assert!(pack("atlatl", &version).ends_with("make the model with .ci/model"));
     }
 
     #[test]
