@@ -13,6 +13,7 @@
 //! ```
 
 mod hooked;
+mod vectors;
 
 use std::collections::{HashMap, HashSet};
 
@@ -48,9 +49,9 @@ pub fn run(make: impl Fn() -> Box<dyn MemoryStore>) {
     scripts_without_spaces_are_found(&*make());
     no_question_is_an_error(&*make());
     frequencies_count_up_to_a_cap(&*make());
-    vectors_lag_and_catch_up(&*make());
-    vectors_left_out_go_on_waiting(&*make());
-    cosines_are_those_of_the_vectors(&*make());
+    vectors::vectors_lag_and_catch_up(&*make());
+    vectors::vectors_left_out_go_on_waiting(&*make());
+    vectors::cosines_are_those_of_the_vectors(&*make());
     what_has_had_its_time_is_gone(&*make());
     a_sound_store_needs_no_repair(&*make());
     a_task_is_taken_by_one(&*make());
@@ -169,18 +170,18 @@ fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
 fn removed_is_gone_everywhere(store: &dyn MemoryStore) {
     put(store, &[memory(1, "red fox"), memory(2, "red hen")]);
     let id = MemoryId::from_u128(1);
-    vectors(store, &[vec![1.0, 0.0], vec![0.0, 1.0]]);
+    vectors::put(store, &[vec![1.0, 0.0], vec![0.0, 1.0]]);
     assert!(store.delete(&id).expect("delete"));
     assert!(!store.delete(&id).expect("delete"));
     assert_eq!(store.get(&id).expect("get"), None);
     assert_eq!(search(store, "red", Need::Any), [2]);
-    assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
+    assert_eq!(vectors::near(store, &[1.0, 0.0], 9), [2]);
     let listed = store.list(&Filter::default(), Order::Newest, None, 9, at(0)).expect("list");
     assert_eq!(listed.memories.len(), 1);
     // The id can be used again.
     put(store, &[memory(1, "blue fox")]);
     assert_eq!(search(store, "red", Need::Any), [2]);
-    assert_eq!(near(store, &[1.0, 0.0], 9), [2], "the old vector is not the new memory's");
+    assert_eq!(vectors::near(store, &[1.0, 0.0], 9), [2], "the old vector is not the new memory's");
 }
 
 fn various() -> Vec<Memory> {
@@ -461,97 +462,6 @@ fn frequencies_count_up_to_a_cap(store: &dyn MemoryStore) {
         let best = matches.best.first().map_or(0.0, |best| best.score);
         assert!((0.0..=matches.full_score).contains(&best), "{best} {}", matches.full_score);
     }
-}
-
-fn cosines_are_those_of_the_vectors(store: &dyn MemoryStore) {
-    put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three"), memory(4, "four")]);
-    vectors(store, &[vec![1.0, 0.0], vec![0.6, 0.8], Vec::new()]);
-    let ids = [3, 2, 99, 1, 4].map(MemoryId::from_u128);
-    let cosines = |model: &str, vector: &[f32]| {
-        let cosines = store.cosines(model, vector, &ids).expect("cosines");
-        // Six digits, because stores multiply in different precisions.
-        let rounded = |cosine: f64| format!("{cosine:.6}");
-        cosines.into_iter().map(|cosine| cosine.map(rounded)).collect::<Vec<_>>()
-    };
-    let some = |text: &str| Some(text.to_owned());
-    assert_eq!(cosines(MODEL, &[1.0, 0.0]), [None, some("0.600000"), None, some("1.000000"), None]);
-    assert_eq!(cosines(MODEL, &[0.0, 1.0])[1], some("0.800000"));
-    for (model, vector) in [("model-2", &[1.0, 0.0][..]), (MODEL, &[1.0]), (MODEL, &[])] {
-        assert_eq!(cosines(model, vector), [None, None, None, None, None], "{model} {vector:?}");
-    }
-    assert!(store.cosines(MODEL, &[1.0, 0.0], &[]).expect("none").is_empty());
-}
-
-fn vectors(store: &dyn MemoryStore, vectors: &[Vec<f32>]) {
-    let waiting = store.unembedded(MODEL, 0, vectors.len()).expect("waiting");
-    let made: Vec<_> = waiting.iter().map(|one| one.version).zip(vectors.iter().cloned()).collect();
-    store.put_vectors(MODEL, &made).expect("vectors");
-}
-
-fn near(store: &dyn MemoryStore, vector: &[f32], limit: usize) -> Vec<u128> {
-    let near = store.nearest(MODEL, vector, &Filter::default(), limit, at(0)).expect("near");
-    near.iter().map(|one| one.id.as_u128()).collect()
-}
-
-/// A text that cannot be embedded must neither hide others nor be dropped.
-fn vectors_left_out_go_on_waiting(store: &dyn MemoryStore) {
-    put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three"), memory(4, "four")]);
-    let waiting = store.unembedded(MODEL, 0, 9).expect("waiting");
-    let version = |n: usize| waiting[n].version;
-    store.put_vectors(MODEL, &[(version(1), vec![1.0]), (version(3), vec![1.0])]).expect("vectors");
-    let left = |after: u64, limit: usize| {
-        let left = store.unembedded(MODEL, after, limit).expect("waiting");
-        left.into_iter().map(|one| one.text).collect::<Vec<_>>()
-    };
-    assert_eq!(left(0, 9), ["one", "three"]);
-    assert_eq!(store.count_unembedded(MODEL).expect("a count"), 2);
-    assert_eq!(store.count_unembedded("model-2").expect("a count"), 4);
-    assert_eq!(left(0, 1), ["one"]);
-    assert_eq!(left(version(0), 9), ["three"]);
-    assert_eq!(left(version(2), 9), [""; 0]);
-    store.put_vectors(MODEL, &[(version(2), vec![1.0])]).expect("vectors");
-    put(store, &[memory(5, "five")]);
-    assert_eq!(left(0, 9), ["one", "five"]);
-    assert_eq!(store.count_unembedded(MODEL).expect("a count"), 2);
-}
-
-fn vectors_lag_and_catch_up(store: &dyn MemoryStore) {
-    put(store, &[memory(1, "one"), memory(2, "two"), memory(3, "three")]);
-    assert_eq!(near(store, &[1.0, 0.0], 9), [] as [u128; 0]);
-    let waiting = store.unembedded(MODEL, 0, 9).expect("waiting");
-    assert_eq!(
-        waiting.iter().map(|one| one.text.as_str()).collect::<Vec<_>>(),
-        ["one", "two", "three"]
-    );
-    vectors(store, &[vec![1.0, 0.0], vec![0.6, 0.8], Vec::new()]);
-    assert!(store.unembedded(MODEL, 0, 9).expect("waiting").is_empty(), "the empty one too");
-    assert_eq!(near(store, &[1.0, 0.0], 9), [1, 2]);
-    assert_eq!(near(store, &[0.0, 1.0], 1), [2]);
-    // An updated memory is pending again, and has no vector until then.
-    let id = MemoryId::from_u128(1);
-    let change = |text: &'static str| {
-        let changed = store.update(&id, &mut |mut memory| {
-            memory.content = String::from(text);
-            Ok(memory)
-        });
-        changed.expect("update").expect("there")
-    };
-    change("uno");
-    assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
-    let old = store.unembedded(MODEL, 0, 9).expect("waiting");
-    assert_eq!(old.len(), 1);
-    // The memory changed while its vector was made, so the vector is dropped.
-    change("eins");
-    store.put_vectors(MODEL, &[(old[0].version, vec![1.0, 0.0])]).expect("vectors");
-    assert_eq!(near(store, &[1.0, 0.0], 9), [2]);
-    vectors(store, &[vec![0.0, 1.0]]);
-    assert_eq!(near(store, &[0.0, 1.0], 9), [1, 2]);
-    // Another model has its own pending memories and vectors.
-    assert_eq!(store.unembedded("model-2", 0, 9).expect("waiting").len(), 3);
-    let other = store.nearest("model-2", &[1.0, 0.0], &Filter::default(), 9, at(0));
-    assert!(other.expect("near").is_empty());
-    let filter = Filter { namespace: "nowhere".parse().ok(), ..Filter::default() };
-    assert!(store.nearest(MODEL, &[1.0, 0.0], &filter, 9, at(0)).expect("near").is_empty());
 }
 
 fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {

@@ -125,7 +125,7 @@ impl Figures {
         figures
     }
 
-    /// Returns the mean of each measure, and the bounds between which it lies in 95 % of the
+    /// Returns the mean of each measure, and the bounds that contain it in 95 % of the
     /// resampled sets of queries.
     fn mean(&self, take: impl Fn(&Measured) -> bool) -> Value {
         let taken: Vec<Measures> =
