@@ -172,8 +172,14 @@ proptest! {
         if let Some(range) = &found.main_range {
             let bytes = |at| usize::try_from(at).unwrap();
             let json = &payload[bytes(range.start)..bytes(range.end)];
-            let value = serde_json::from_str::<&serde_json::value::RawValue>(json);
-            prop_assert!(value.is_ok() && json.starts_with(['{', '[']), "{}", payload);
+            // One value, or JSON lines, all of which are records.
+            let lined = found.records().filter(|r| matches!(r.form, RecordForm::Lines { .. }));
+            let values = lined.map_or(1, |records| records.count);
+            let parsed: Result<Vec<&serde_json::value::RawValue>, _> =
+                serde_json::Deserializer::from_str(json).into_iter().collect();
+            let parsed = parsed.ok().map(|parsed| parsed.len() as u64);
+            prop_assert_eq!(parsed, Some(values), "{}", payload);
+            prop_assert!(json.starts_with(['{', '[']), "{}", payload);
         }
         if found.records().is_some() {
             for line in lines(&payload, &found, chunk) {
