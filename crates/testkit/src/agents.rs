@@ -88,6 +88,14 @@ impl Agent {
         }
     }
 
+    /// The name of its program.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude",
+            _ => self.name(),
+        }
+    }
+
     fn package(self) -> &'static str {
         match self {
             Self::ClaudeCode => "@anthropic-ai/claude-code",

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's helper may panic like the test itself")]
 
 mod fail_open;
+mod guide;
 mod hooked;
 mod shapes;
 mod tool_search;

@@ -24,13 +24,27 @@ const SIDE_TEXT: &str = r#"{"title":"Test","isNewTopic":false,"reasoning":"Test"
 type Step = Box<dyn Fn(&[String]) -> ToolCall + Send + Sync>;
 
 /// A list of tool calls. A text ends it.
-#[derive(Default)]
-pub struct Script(Vec<Step>);
+pub struct Script {
+    /// A part of the prompt: requests without it are not part of the conversation.
+    mark: &'static str,
+    steps: Vec<Step>,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self { mark: MARK, steps: Vec::new() }
+    }
+}
 
 impl Script {
     /// A script without calls.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A script for a conversation whose prompt contains `mark`.
+    pub fn for_prompt(mark: &'static str) -> Self {
+        Self { mark, steps: Vec::new() }
     }
 
     /// Adds a tool call.
@@ -43,19 +57,19 @@ impl Script {
         mut self,
         call: impl Fn(&[String]) -> ToolCall + Send + Sync + 'static,
     ) -> Self {
-        self.0.push(Box::new(call));
+        self.steps.push(Box::new(call));
         self
     }
 
     /// The answer to a request. Its position is the number of results in the request, so a repeated
     /// request gets the same answer.
     fn answer(&self, request: &ModelRequest) -> Answer {
-        if !is_scripted(request) {
+        if !is_scripted(request, self.mark) {
             return Answer::Text(SIDE_TEXT.to_owned());
         }
         let results: Vec<String> =
             request.results.iter().map(|result| result.text.clone()).collect();
-        match self.0.get(results.len()) {
+        match self.steps.get(results.len()) {
             Some(step) => Answer::Call(results.len(), step(&results)),
             None => Answer::Text(FINAL_TEXT.to_owned()),
         }
@@ -64,19 +78,15 @@ impl Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Script").field(&self.0.len()).finish()
+        formatter.debug_tuple("Script").field(&self.steps.len()).finish()
     }
-}
-
-/// Whether a request belongs to the conversation of the script.
-fn is_scripted(request: &ModelRequest) -> bool {
-    !request.tools.is_empty() && request.body.contains(MARK)
 }
 
 /// A model on loopback that plays a script in all APIs.
 #[derive(Debug)]
 pub struct ScriptedModel {
     server: HttpServer,
+    mark: &'static str,
 }
 
 impl ScriptedModel {
@@ -86,7 +96,9 @@ impl ScriptedModel {
     ///
     /// Panics if there is no loopback interface.
     pub fn start(script: Script) -> Self {
-        Self { server: HttpServer::start(move |request, stream| respond(&script, request, stream)) }
+        let mark = script.mark;
+        let server = HttpServer::start(move |request, stream| respond(&script, request, stream));
+        Self { server, mark }
     }
 
     /// The address, without a path.
@@ -101,7 +113,7 @@ impl ScriptedModel {
     /// Panics, listing what was asked, if the agent did not begin the conversation.
     pub fn conversation(&self) -> ModelRequest {
         let requests = self.server.asked();
-        let scripted = requests.iter().filter_map(scripted);
+        let scripted = requests.iter().filter_map(|request| scripted(request, self.mark));
         scripted.max_by_key(|request| request.results.len()).unwrap_or_else(|| {
             let asked =
                 requests.iter().map(|request| format!("{} {}", request.method, request.target));
@@ -111,7 +123,7 @@ impl ScriptedModel {
 
     /// The number of requests of the script's conversation.
     pub fn turns(&self) -> usize {
-        self.server.asked().iter().filter_map(scripted).count()
+        self.server.asked().iter().filter_map(|request| scripted(request, self.mark)).count()
     }
 
     /// All requests so far.
@@ -135,9 +147,16 @@ fn is_outside(request: &ReceivedRequest) -> bool {
     request.method == "CONNECT" || request.target.contains("://")
 }
 
-fn scripted(request: &ReceivedRequest) -> Option<ModelRequest> {
+/// Whether a request belongs to the conversation of the script.
+fn is_scripted(request: &ModelRequest, mark: &str) -> bool {
+    !request.tools.is_empty() && request.body.contains(mark)
+}
+
+fn scripted(request: &ReceivedRequest, mark: &str) -> Option<ModelRequest> {
     match Operation::from_path(request.path())? {
-        Operation::Generate(api) => Some(api.parse(request)).filter(is_scripted),
+        Operation::Generate(api) => {
+            Some(api.parse(request)).filter(|parsed| is_scripted(parsed, mark))
+        }
         Operation::CountTokens(_) => None,
     }
 }

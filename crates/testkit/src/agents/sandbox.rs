@@ -228,6 +228,28 @@ impl AgentSandbox {
         command
     }
 
+    /// A command that runs a line in the shell of a user of the agent and of the program `atlatl`. The agent's
+    /// settings are those in the home directory.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the programs cannot be linked into a directory of the sandbox.
+    pub fn shell(&self, line: &str, atlatl: &Path, model: &ScriptedModel) -> Command {
+        let bin = self.dir.path().join("bin");
+        if fs::create_dir(&bin).is_ok() {
+            let link = |program: &Path, name| std::os::unix::fs::symlink(program, bin.join(name));
+            link(&self.agent.program(), self.agent.command()).expect("a link");
+            link(atlatl, "atlatl").expect("a link");
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::null());
+        self.confined(&mut command);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", bin.display()));
+        command.envs(setup::variables(self, &model.url()));
+        command
+    }
+
     fn wait(&self, child: &mut Child, started: Instant) -> Option<ExitStatus> {
         while started.elapsed() < self.timeout {
             if let Some(status) = child.try_wait().expect("a child of this process") {
