@@ -98,7 +98,7 @@ impl Summary {
             days.entry(event.time.date_naive()).or_default().add(event, counted);
             let (server, tool) = server_and_tool(&event.kind);
             if let Some(server) = server {
-                if server.starts_with(HOOK_LABEL) {
+                if is_hook(Some(server)) {
                     summary.hooks.add(event, counted);
                 }
                 servers.entry(server.to_owned()).or_default().add(event, counted);
@@ -217,7 +217,12 @@ impl Figures {
                 self.descriptors += *descriptor;
                 self.storing.add(*took_us);
             }
-            EventKind::ResultExtracted { reader: Reader::Program, .. } => self.to_programs += 1,
+            // A hook tells the agent to run `atlatl extract` in its shell: the answer is in its context.
+            EventKind::ResultExtracted { reader: Reader::Program, server, .. }
+                if !is_hook(server.as_deref()) =>
+            {
+                self.to_programs += 1;
+            }
             EventKind::ResultExtracted { records_given, reply, took_us, .. } => {
                 self.replies += 1;
                 self.records_read += records_given;
@@ -406,9 +411,31 @@ impl Serialize for Latencies {
     }
 }
 
+/// Returns whether results with this label of a server were stored by a hook.
+fn is_hook(server: Option<&str>) -> bool {
+    server.is_some_and(|server| server.starts_with(HOOK_LABEL))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_from_what_a_hook_stored_is_in_the_context_of_the_agent() {
+        let mut figures = Figures::default();
+        for server in ["hook claude-code", "files"] {
+            let event = format!(
+                r#"{{"id":"01M7NS2TYB46ZSPNAJ9WNXPXT9","time":"2026-11-17T22:12:18Z","source":"atlatl extract",
+                "correlation":"lro:01M7NS2TN74DP8SD76K14W83E5","ref":"lro:01M7NS2TN74DP8SD76K14W83E5",
+                "event":"ResultExtracted","tool":"Bash","server":"{server}","way":"sql","reader":"program",
+                "given":2,"total":2,"records":20000,"records_given":2,
+                "reply":{{"tokens":19,"method":"without_tokenizer"}},"took_us":33115}}"#
+            );
+            figures.add(&serde_json::from_str(&event).unwrap(), None);
+        }
+        assert_eq!((figures.replies, figures.records_read, figures.to_programs), (1, 2, 1));
+        assert_eq!(figures.reply_tokens.tokens(), 19);
+    }
 
     #[test]
     fn percentiles_are_times_that_were_measured() {
