@@ -60,10 +60,8 @@ fn ranking(cache: &Path) -> Value {
         let parts = [(corpus, collection.queries.as_slice())];
         ways.iter().map(|way| way.row(&parts)).collect::<Vec<_>>()
     };
-    let tuned = [
-        (&corpus, collection.queries.as_slice(), collection.memories.len()),
-        (&notes_corpus, notes.queries.as_slice(), notes.memories.len()),
-    ];
+    let tuned =
+        [(&corpus, collection.queries.as_slice()), (&notes_corpus, notes.queries.as_slice())];
     let [.., minilm, _] = &models[..] else { unreachable!("three models") };
     json!({
         "gold": gold,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use atlatl_memory::embed::{self, EmbedderChoice};
+use atlatl_memory::embed::{self, EmbedderChoice, FusionWeights, ModelDescription, Scripts};
 use atlatl_memory::{
     Embedder, MemoryStore, Mode, OnConflict, RecallRequest, RecallService, SearchRequest,
     SearchResults, SearchService, SqliteStore, embed_missing,
@@ -33,15 +33,31 @@ impl Model {
         Self { name, description, embedder: embedder.expect("an embedder") }
     }
 
-    /// Opens the models of `.ci/models`.
+    /// Returns the same model with another embedder.
+    pub(crate) fn with_embedder(&self, embedder: Arc<dyn Embedder>) -> Self {
+        Self { name: self.name, description: self.description, embedder }
+    }
+
+    /// Opens the models of `.ci/models`; the one that is packed with the program as `.ci/model` packs
+    /// it.
     pub(crate) fn local(cache: &Path) -> Vec<Self> {
-        let open = |name, description| {
-            let directory = cache.join("models").join(name);
+        let open = |name, description, directory| {
             Self::new(name, description, &EmbedderChoice::Local { directory })
         };
+        let models = cache.join("models");
+        let packed = cache.join("bench-data/models/minilm");
+        let mut fusion = FusionWeights::default();
+        fusion.scripts = Scripts::Latin;
+        let about = ModelDescription {
+            name: "all-MiniLM-L6-v2".to_owned(),
+            license: "Apache-2.0".to_owned(),
+            source: "sentence-transformers/all-MiniLM-L6-v2".to_owned(),
+            fusion: Some(fusion),
+        };
+        embed::quantize(&models.join("minilm"), &packed, &about).expect("a converted model");
         vec![
-            open("wordllama", "static table of words, 256 numbers"),
-            open("minilm", "MiniLM-L6 (BERT), 384 numbers"),
+            open("wordllama", "static table of words, 256 numbers", models.join("wordllama")),
+            open("minilm", "the packed model: MiniLM-L6 (BERT) in 8 bits, 384 numbers", packed),
         ]
     }
 }
