@@ -75,6 +75,13 @@ pub trait Embedder: Send + Sync {
         FusionWeights::default()
     }
 
+    /// Returns whether the model has a token of its own for a lowercase word. Such a word is not a
+    /// misspelling of another. Must not wait; an embedder that does not know its tokens returns
+    /// `false`.
+    fn knows_word(&self, _word: &str) -> bool {
+        false
+    }
+
     /// Embeds a batch: one vector of length 1 per text, in the order of the texts. Blocking and
     /// deterministic.
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError>;

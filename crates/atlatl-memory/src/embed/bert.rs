@@ -12,7 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{Encoding, PostProcessor as _, Tokenizer, TruncationParams};
 
-use super::local_model::{CONFIG, GGUF_EXTENSION, ModelDir, POOLING_CONFIG, SENTENCE_CONFIG};
+use super::local_model::{
+    CONFIG, GGUF_EXTENSION, ModelDir, POOLING_CONFIG, SENTENCE_CONFIG, single_token,
+};
 use super::manifest::ModelKind;
 use super::weights::{Projection, Table, Weights};
 use super::{EmbedError, Embedder, FusionWeights, normalize, reject_blank};
@@ -101,6 +103,13 @@ impl Embedder for Bert {
 
     fn fusion(&self) -> FusionWeights {
         self.fusion
+    }
+
+    fn knows_word(&self, word: &str) -> bool {
+        // Not the token for unknown words.
+        let token = single_token(&self.tokenizer, word);
+        let token = token.and_then(|id| self.tokenizer.id_to_token(id));
+        token.is_some_and(|token| token.eq_ignore_ascii_case(word))
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {

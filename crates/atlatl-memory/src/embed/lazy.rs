@@ -130,6 +130,10 @@ impl Embedder for LazyModel {
         loaded.map_or_else(|_| FusionWeights::default(), |model| model.fusion())
     }
 
+    fn knows_word(&self, word: &str) -> bool {
+        self.loader.get(Some(Duration::ZERO)).is_ok_and(|model| model.knows_word(word))
+    }
+
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         self.wait()?.embed(texts)
     }

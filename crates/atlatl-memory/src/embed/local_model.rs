@@ -104,10 +104,21 @@ impl Embedder for StaticModel {
         self.fusion
     }
 
+    fn knows_word(&self, word: &str) -> bool {
+        single_token(&self.tokenizer, word).is_some_and(|id| self.is_significant[id as usize])
+    }
+
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
         reject_blank(texts)?;
         texts.iter().enumerate().map(|(index, text)| self.vector(index, text)).collect()
     }
+}
+
+/// Returns the token of a word that has one of its own.
+pub(super) fn single_token(tokenizer: &Tokenizer, word: &str) -> Option<u32> {
+    let encoding = tokenizer.encode_fast(word, false).ok()?;
+    let [only] = encoding.get_ids() else { return None };
+    Some(*only)
 }
 
 fn single_tensor(files: &ModelDir, file: &str, content: &[u8]) -> Result<Tensor, EmbedError> {

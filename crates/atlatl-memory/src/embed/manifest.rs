@@ -327,7 +327,8 @@ pub fn installed_models(directories: &[PathBuf]) -> Vec<InstalledModel> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         // Names that begin with a dot belong to an installation that is not complete.
         let is_visible = |path: &PathBuf| {
-            path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
+            let name = path.file_name();
+            name.is_some_and(|name| !name.as_encoded_bytes().starts_with(b".")) && path.is_dir()
         };
         let mut paths: Vec<PathBuf> =
             entries.map(|entry| entry.path()).filter(is_visible).collect();

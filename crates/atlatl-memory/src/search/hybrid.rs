@@ -211,11 +211,13 @@ impl HybridSearch {
             0 => self.store.lexical(terms, filter, limit, now).map(|found| (found, Vec::new())),
             _ => self.store.lexical_and_read(terms, filter, limit, first, now),
         };
+        let is_right =
+            |word: &str| self.embedder.as_ref().is_some_and(|embedder| embedder.knows_word(word));
         let terms = Terms::parse(query.query, query.need);
         let (matches, read) = find(&terms)?;
         if !matches.unknown.is_empty()
             && let Some((terms, corrections)) =
-                spelling::correct(&*self.store, &terms, &matches.unknown)?
+                spelling::correct(&*self.store, &terms, &matches.unknown, &is_right)?
         {
             let (matches, read) = find(&terms)?;
             return Ok(WordMatches { terms, corrections, matches, read });

@@ -99,7 +99,7 @@ impl Terms {
                     }
                     all.push(phrase);
                 }
-                if significant.is_full() {
+                if significant.leaves_out_more() {
                     break;
                 }
             }
@@ -131,8 +131,9 @@ impl PhraseList {
         Self { list: Vec::new(), max, cut: false }
     }
 
-    fn is_full(&self) -> bool {
-        self.list.len() > self.max
+    /// Returns whether the list is full and known to be cut: further phrases change nothing.
+    fn leaves_out_more(&self) -> bool {
+        self.cut && self.list.len() >= self.max
     }
 
     fn push(&mut self, mut phrase: Phrase) {

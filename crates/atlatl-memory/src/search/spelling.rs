@@ -4,6 +4,9 @@
 //! one edit from `deploy`, whose stem is `deploi`. So the edits of the word as written are looked up
 //! in the index, some hundred for a word. That needs no vocabulary beside the index, which would
 //! have to be kept in step and would outlive deleted memories.
+//!
+//! A word that no memory contains may also be right. If the embedding model has a token for it, it is
+//! not corrected: its vector says more than a word of similar spelling.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,17 +42,21 @@ pub struct Correction {
 }
 
 /// Replaces the unknown words of a query by similar words that memories contain. `unknown` are the
-/// indexes of the phrases that no memory contains. Returns `None` if there is nothing to replace.
+/// indexes of the phrases that no memory contains; words for which `is_right` holds stay. Returns
+/// `None` if there is nothing to replace.
 pub(crate) fn correct(
     store: &dyn MemoryStore,
     terms: &Terms,
     unknown: &[usize],
+    is_right: &dyn Fn(&str) -> bool,
 ) -> Result<Option<(Terms, Vec<Correction>)>, StoreError> {
     let has_others = terms.need == Need::Any && unknown.len() < terms.phrases.len();
     let mut corrected = terms.clone();
     let mut corrections = Vec::new();
     let is_candidate = |&&index: &&usize| {
-        terms.phrases.get(index).is_some_and(|phrase| is_correctable(phrase, has_others))
+        terms.phrases.get(index).is_some_and(|phrase| {
+            is_correctable(phrase, has_others) && !is_right(&phrase.words.to_lowercase())
+        })
     };
     for &index in unknown.iter().filter(is_candidate).take(MAX_CORRECTED) {
         let phrase = &mut corrected.phrases[index];

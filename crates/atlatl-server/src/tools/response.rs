@@ -229,7 +229,7 @@ fn hint(empty: &EmptyAnswer) -> Option<String> {
             )
         }
         EmptyAnswer::NotTogether { .. } => {
-            "no memory contains all of these words: call recall_memories to find those with some"
+            "no memory contains all of these words: a recall (recall_memories) finds those with some"
                 .to_owned()
         }
         _ => return None,
