@@ -8,6 +8,7 @@ use std::path::Path;
 use candle_core::{D, Device, Tensor};
 use candle_nn::ops::softmax_last_dim;
 use candle_nn::{LayerNorm, Module as _};
+use rayon::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{Encoding, PostProcessor as _, Tokenizer, TruncationParams};
@@ -124,34 +125,43 @@ impl Embedder for Bert {
         // Texts of similar length are batched together to keep padding small.
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&index| encodings[index].len());
-        let mut vectors = vec![Vec::new(); texts.len()];
-        let mut rest = order.as_slice();
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(batch(rest, &encodings));
-            rest = later;
-            let batch: Vec<&Encoding> = now.iter().map(|&index| &encodings[index]).collect();
-            let computed = self.forward(&batch).map_err(|error| {
+        // Batches are small, and the matrices of one do not keep several processors busy.
+        let computed = batches(&order, &encodings)
+            .into_par_iter()
+            .map(|batch| {
+                let texts: Vec<&Encoding> = batch.iter().map(|&index| &encodings[index]).collect();
+                self.forward(&texts)
+            })
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| {
                 self.files.invalid(&self.weights_file, "inference failed", Some(error.into()))
             })?;
-            for (&index, vector) in now.iter().zip(computed) {
-                vectors[index] = normalize(vector).ok_or_else(|| {
-                    let why = "the computed vector is zero or not finite";
-                    self.files.invalid(&self.weights_file, why, None)
-                })?;
-            }
+        let mut vectors = vec![Vec::new(); texts.len()];
+        for (&index, vector) in order.iter().zip(computed.into_iter().flatten()) {
+            vectors[index] = normalize(vector).ok_or_else(|| {
+                let why = "the computed vector is zero or not finite";
+                self.files.invalid(&self.weights_file, why, None)
+            })?;
         }
         Ok(vectors)
     }
 }
 
-/// Returns how many texts of `order`, at least one, fit into a batch. The last is the longest.
-fn batch(order: &[usize], encodings: &[Encoding]) -> usize {
-    let fitting = order
-        .iter()
-        .enumerate()
-        .take_while(|&(before, &index)| (before + 1) * encodings[index].len() <= MAX_BATCH_TOKENS)
-        .count();
-    fitting.max(1)
+/// Splits texts in the order of their lengths into batches.
+fn batches<'a>(order: &'a [usize], encodings: &[Encoding]) -> Vec<&'a [usize]> {
+    let mut batches = Vec::new();
+    let mut rest = order;
+    while !rest.is_empty() {
+        // The last text is the longest.
+        let fits = |&(before, &index): &(usize, &usize)| {
+            (before + 1) * encodings[index].len() <= MAX_BATCH_TOKENS
+        };
+        let fitting = rest.iter().enumerate().take_while(fits).count().max(1);
+        let (batch, later) = rest.split_at(fitting);
+        batches.push(batch);
+        rest = later;
+    }
+    batches
 }
 
 fn mean_pooling(files: &ModelDir) -> Result<(), EmbedError> {
