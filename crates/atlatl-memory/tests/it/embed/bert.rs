@@ -17,6 +17,9 @@ fn minilm_keeps_the_contract_and_knows_what_sentences_mean() {
     assert_eq!(bert.dimensions(), 384);
     contract::run(&*bert);
     meaning::run(&*bert);
+    let knows = |word| bert.knows_word(word);
+    assert!(knows("coffee") && knows("right"));
+    assert!(!knows("cofee") && !knows("rihgt") && !knows("ქართული"));
 }
 
 /// The expected numbers come from the same weights in an independent implementation: `NumPy`, in

@@ -18,6 +18,9 @@ fn wordllama_keeps_the_contract_and_knows_what_sentences_mean() {
     assert_eq!(table.dimensions(), 256);
     contract::run(&*table);
     meaning::run(&*table);
+    let knows = |word| table.knows_word(word);
+    assert!(knows("coffee") && knows("right"));
+    assert!(!knows("cofee") && !knows("rihgt") && !knows("ქართული"));
 }
 
 /// The expected numbers come from the same table in `NumPy`, as in the package's own code.

@@ -190,6 +190,12 @@ pub(crate) fn a_misspelt_word_finds_what_is_meant(place: &Place) {
     assert_eq!(corrections(&found), [("deplyo", vec!["deploy"])]);
     let found = search.results(&SearchRequest::new("thursdays nigth", now())).unwrap();
     assert!(found.hits.is_empty(), "all words must match");
+    // A word that the model knows is right, although no memory contains it.
+    assert_eq!(corrections(&ask("right")), [("right", vec!["night"])]);
+    let model: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
+    let recall = RecallService::new(place.store.clone(), Some(model));
+    let found = recall.results(&RecallRequest::new("right", now())).unwrap();
+    assert_eq!(corrections(&found), []);
 }
 
 pub(crate) fn an_empty_answer_says_why(place: &Place) {
@@ -377,6 +383,10 @@ impl Embedder for Topics {
 
     fn dimensions(&self) -> usize {
         3
+    }
+
+    fn knows_word(&self, word: &str) -> bool {
+        word == "right"
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedError> {
