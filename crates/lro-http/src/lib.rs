@@ -19,4 +19,4 @@ pub use listen::{
 };
 pub use origin_guard::Guard;
 pub use route::{Exposure, Problem, Route, method_not_allowed, path_not_found};
-pub use serve::{ServeLimits, StopHandle, StopSignal, serve, stop_channel};
+pub use serve::{ServeLimits, StopHandle, StopSignal, serve, serve_async, stop_channel};

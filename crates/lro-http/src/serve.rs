@@ -116,24 +116,32 @@ pub fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(async {
-        let listener = AsyncListener::new(listener)?;
-        let open = GracefulShutdown::new();
-        let acceptor = Acceptor::new(router(), limits, &open);
-        tokio::select! {
-            () = acceptor.accept_loop(&listener) => {}
-            () = stop => {}
-        }
-        drop(listener);
-        // A client that keeps its connection open must not delay the shutdown further.
-        tokio::select! {
-            () = open.shutdown() => {}
-            () = tokio::time::sleep(limits.drain_timeout) => {}
-        }
-        Ok(())
-    });
+    let served = runtime.block_on(async { serve_async(router(), listener, limits, stop).await });
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     served
+}
+
+/// Like [`serve`], on the current runtime.
+pub async fn serve_async(
+    router: Router,
+    listener: Listener,
+    limits: ServeLimits,
+    stop: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let listener = AsyncListener::new(listener)?;
+    let open = GracefulShutdown::new();
+    let acceptor = Acceptor::new(router, limits, &open);
+    tokio::select! {
+        () = acceptor.accept_loop(&listener) => {}
+        () = stop => {}
+    }
+    drop(listener);
+    // A client that keeps its connection open must not delay the shutdown further.
+    tokio::select! {
+        () = open.shutdown() => {}
+        () = tokio::time::sleep(limits.drain_timeout) => {}
+    }
+    Ok(())
 }
 
 /// A listener that is registered with the runtime.
