@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use atlatl_fuzz::Written;
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{OnConflict, MemoryStore, SqliteStore};
 use atlatl_server::{MemoryServer, MemoryServerConfig, stdio};
 use chrono::DateTime;
@@ -146,10 +147,10 @@ impl Place {
         let open = || Arc::new(SqliteStore::open(&file).expect("a store")) as Arc<dyn MemoryStore>;
         let stores = [open(), open()];
         let memories: Vec<Memory> = (0..MEMORIES).map(memory_of).collect();
-        stores[0].put(&memories, OnConflict::Keep).expect("they are stored");
+        stores[0].put(&memories, OnConflict::Keep).wait().expect("they are stored");
         let servers = stores.map(|store| {
             let estimate = Arc::new(|text: &str| text.len() as u64);
-            MemoryServer::new(MemoryServerConfig::new(store, estimate, clock))
+            MemoryServer::new(MemoryServerConfig::new(store, estimate, clock)).wait()
         });
         let (given, whole, answers) = Default::default();
         let mut place = Self { _home: home, servers, given, whole, answers };
@@ -378,7 +379,7 @@ impl Write for Output {
 fn served(server: &MemoryServer, requests: &[Value]) -> Vec<Value> {
     let lines: String = requests.iter().map(|request| format!("{request}\n")).collect();
     let output = Output::default();
-    stdio::serve(server, lines.as_bytes(), output.clone());
+    stdio::serve(server, std::io::Cursor::new(lines), output.clone()).wait();
     let written = output.0.lock().unwrap_or_else(PoisonError::into_inner);
     let answers = serde_json::Deserializer::from_slice(&written).into_iter();
     answers.map(|answer| answer.expect("every answer is JSON")).collect()

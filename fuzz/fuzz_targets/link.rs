@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use atlatl_server::auth::is_tenant;
 use atlatl_fuzz::Written;
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{MemoryStore, SqliteStore};
 use atlatl_server::{SignedUrl, SignedLinks};
 use base64::Engine;
@@ -76,7 +77,9 @@ static STORES: LazyLock<Stores> = LazyLock::new(|| {
 
 fuzz_target!(|input: Input<'_>| {
     let links = |store: bool, tenant: &str, base: &str| {
-        SignedLinks::new(STORES.stores[usize::from(store)].clone(), tenant, base)
+        let links = SignedLinks::new(STORES.stores[usize::from(store)].clone(), tenant, base);
+        links.load_key().wait().expect("a store that answers");
+        links
     };
     let id = ResultId::new(input.id.0, input.id.1);
     // Some hundred years around now: no clock says anything else.
@@ -86,7 +89,7 @@ fuzz_target!(|input: Input<'_>| {
     let part = link.strip_prefix(&format!("{BASE}/v1/offloads/{id}/")).expect("its place");
     assert!(!part.contains('/') && part.bytes().all(|byte| byte.is_ascii_graphic()));
     let named = is_tenant(input.tenant).then(|| input.tenant.to_owned());
-    assert_eq!(SignedLinks::tenant_of(part), named, "a link says whose it is");
+    assert_eq!(SignedLinks::claimed_tenant(part), named, "a link says whose it is");
 
     let tenant = match input.other_tenant {
         Other::Same => input.tenant.to_owned(),
@@ -100,17 +103,17 @@ fuzz_target!(|input: Input<'_>| {
     };
     let text = input.part.text(part);
     let ours = links(input.other_store, &tenant, "http://other.example/");
-    let brought = ours.brought(asked, &text, now).expect("a store that answers");
+    let brought = ours.verify(asked, &text, now).wait().expect("a store that answers");
     let its_own =
         text == part && tenant == input.tenant && input.other_store == input.store && asked == id;
     let expected = match its_own {
-        true if now.timestamp() < end => SignedUrl::Good,
-        true => SignedUrl::Over,
-        false => SignedUrl::None,
+        true if now.timestamp() < end => SignedUrl::Valid,
+        true => SignedUrl::Expired,
+        false => SignedUrl::Invalid,
     };
     assert_eq!(brought, expected, "{text:?} for {tenant:?} and {asked}, given as {part:?}");
 
-    if let Some(name) = SignedLinks::tenant_of(&text) {
+    if let Some(name) = SignedLinks::claimed_tenant(&text) {
         assert!(is_tenant(&name));
         assert_eq!(text.split('.').next(), Some(URL_SAFE_NO_PAD.encode(&name).as_str()));
     }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresOptions, PostgresStore};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
@@ -38,7 +39,7 @@ fn asked(
         .iter()
         .map(|question| {
             let begun = Instant::now();
-            let found = store.nearest(MODEL, question, &Filter::default(), 50, now);
+            let found = store.nearest(MODEL, question, &Filter::default(), 50, now).wait();
             let found = found.expect("an answer");
             times.push(begun.elapsed());
             found.iter().map(|one| one.id.as_u128()).collect()
@@ -56,8 +57,9 @@ fn main() {
     let database = server.database();
     let options =
         |role| PostgresOptions::new(server.url(role, &database)).for_role(String::from(APP));
-    Postgres::migrate(&options(OWNER)).expect("a schema");
+    Postgres::migrate(&options(OWNER)).wait().expect("a schema");
     let store = Postgres::open(&options(APP))
+        .wait()
         .and_then(|postgres| postgres.tenant("large"))
         .expect("a store");
     let now: DateTime<Utc> = "2026-11-15T12:00:00Z".parse().expect("a time");
@@ -69,15 +71,15 @@ fn main() {
         })
         .collect();
     for some in memories.chunks(5000) {
-        store.put(some, OnConflict::Keep).expect("kept");
+        store.put(some, OnConflict::Keep).wait().expect("kept");
     }
     let mut random = SplitMix64::new(1);
-    let waiting = store.unembedded(MODEL, 0, usize::MAX).expect("those that wait");
+    let waiting = store.unembedded(MODEL, 0, usize::MAX).wait().expect("those that wait");
     let begun = Instant::now();
     for some in waiting.chunks(500) {
         let some: Vec<_> =
             some.iter().map(|one| (one.version, vector(&mut random, dimensions))).collect();
-        store.put_vectors(MODEL, &some).expect("kept");
+        store.put_vectors(MODEL, &some).wait().expect("kept");
     }
     let seconds = |begun: Instant| begun.elapsed().as_secs_f64();
     println!("{vectors} vectors of {dimensions} numbers written in {:.1} s", seconds(begun));
@@ -87,9 +89,9 @@ fn main() {
     println!("compared: p50 {half:.1?}, p95 {most:.1?}");
     let begun = Instant::now();
     let mut steps = Vec::new();
-    while store.is_index_behind().expect("an answer") {
+    while store.is_index_behind().wait().expect("an answer") {
         let step = Instant::now();
-        if store.advance_index().expect("a step") > 0 {
+        if store.advance_index().wait().expect("a step") > 0 {
             steps.push(step.elapsed());
         }
     }

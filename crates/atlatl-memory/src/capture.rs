@@ -33,7 +33,7 @@ impl CaptureService {
 
     /// Creates a memory from `fields`. It is durable when this returns. Missing fields are
     /// inferred, so that every memory has a title, a namespace, tags and a status.
-    pub fn capture(&self, mut fields: Map, at: MemoryIdSeed) -> Result<Memory, StoreError> {
+    pub async fn capture(&self, mut fields: Map, at: MemoryIdSeed) -> Result<Memory, StoreError> {
         let milliseconds = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
         let mut random = [0; 10];
         random.copy_from_slice(&at.random.to_be_bytes()[6..]);
@@ -50,35 +50,36 @@ impl CaptureService {
         if memory.wiki_links.is_none() {
             memory.wiki_links = links(&memory.content);
         }
-        self.0.put(std::slice::from_ref(&memory), OnConflict::Keep)?;
+        self.0.put(std::slice::from_ref(&memory), OnConflict::Keep).await?;
         Ok(memory)
     }
 
     /// Updates the memory with this id: `fields` replace the fields of the same names, and `null`
     /// removes a field. Fields that were inferred from the content are inferred again when the
     /// content changes.
-    pub fn update(
+    pub async fn update(
         &self,
         id: &MemoryId,
         fields: &Map,
         now: DateTime<Utc>,
     ) -> Result<Option<Memory>, StoreError> {
-        self.0.update(id, &mut |memory| changed(&memory, fields, now))
+        let fields = fields.clone();
+        self.0.update(id, Box::new(move |memory| changed(&memory, &fields, now))).await
     }
 
     /// Deletes the memory with this id permanently. Returns whether it existed.
-    pub fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
-        self.0.delete(id)
+    pub async fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
+        self.0.delete(id).await
     }
 
     /// Stores memories exactly as they are: nothing is inferred or added, and no trust level is
     /// raised.
-    pub fn import(
+    pub async fn import(
         &self,
         memories: &[Memory],
         on_conflict: OnConflict,
     ) -> Result<Vec<PutOutcome>, StoreError> {
-        self.0.put(memories, on_conflict)
+        self.0.put(memories, on_conflict).await
     }
 }
 

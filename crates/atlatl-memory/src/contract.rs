@@ -12,6 +12,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod block_on;
 mod hooked;
 mod vectors;
 
@@ -25,6 +26,7 @@ use crate::{
     StoreError, Terms,
 };
 
+pub use self::block_on::BlockOn;
 pub use self::hooked::Hooked;
 
 const MODEL: &str = "model-1";
@@ -77,12 +79,13 @@ fn read(json: &str) -> Memory {
 }
 
 fn put(store: &dyn MemoryStore, memories: &[Memory]) {
-    let put = store.put(memories, OnConflict::Keep).expect("put");
+    let put = store.put(memories, OnConflict::Keep).wait().expect("put");
     assert!(put.iter().all(|one| *one == PutOutcome::Stored), "{put:?}");
 }
 
 fn search(store: &dyn MemoryStore, words: &str, need: Need) -> Vec<u128> {
-    let matches = store.lexical(&Terms::parse(words, need), &Filter::default(), 100, at(1_000_000));
+    let matches =
+        store.lexical(&Terms::parse(words, need), &Filter::default(), 100, at(1_000_000)).wait();
     let matches = matches.expect("a question");
     assert_eq!(matches.total, matches.best.len() as u64);
     matches.best.iter().map(|one| one.id.as_u128()).collect()
@@ -97,12 +100,12 @@ fn what_is_put_comes_back(store: &dyn MemoryStore) {
     );
     let plain = memory(1, "plain");
     put(store, &[strange.clone(), plain.clone()]);
-    assert_eq!(store.get(&strange.id).expect("get"), Some(strange.clone()));
+    assert_eq!(store.get(&strange.id).wait().expect("get"), Some(strange.clone()));
     let lower: MemoryId = strange.id.as_str().to_lowercase().parse().expect("an id");
-    assert_eq!(store.get(&lower).expect("get").expect("there").to_json(), strange.to_json());
+    assert_eq!(store.get(&lower).wait().expect("get").expect("there").to_json(), strange.to_json());
     let absent = MemoryId::from_u128(99);
-    assert_eq!(store.get(&absent).expect("get"), None);
-    let all = store.get_all(&[plain.id.clone(), absent, strange.id.clone()]).expect("get");
+    assert_eq!(store.get(&absent).wait().expect("get"), None);
+    let all = store.get_all(&[plain.id.clone(), absent, strange.id.clone()]).wait().expect("get");
     assert_eq!(all, [plain, strange]);
 }
 
@@ -110,13 +113,13 @@ fn a_conflict_is_reported(store: &dyn MemoryStore) {
     let (first, second) = (memory(1, "first"), memory(1, "second"));
     put(store, std::slice::from_ref(&first));
     let put = |memory: &Memory, on_conflict| {
-        store.put(std::slice::from_ref(memory), on_conflict).expect("put")
+        store.put(std::slice::from_ref(memory), on_conflict).wait().expect("put")
     };
     assert_eq!(put(&first, OnConflict::Keep), [PutOutcome::Unchanged]);
     assert_eq!(put(&second, OnConflict::Keep), [PutOutcome::Kept]);
-    assert_eq!(store.get(&first.id).expect("get"), Some(first));
+    assert_eq!(store.get(&first.id).wait().expect("get"), Some(first));
     assert_eq!(put(&second, OnConflict::Replace), [PutOutcome::Replaced]);
-    assert_eq!(store.get(&second.id).expect("get"), Some(second));
+    assert_eq!(store.get(&second.id).wait().expect("get"), Some(second));
     assert_eq!(search(store, "first", Need::Any), [] as [u128; 0]);
     assert_eq!(search(store, "second", Need::Any), [1]);
 }
@@ -126,7 +129,7 @@ fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
     put(store, &[1, 0x10, 0x1f, 0x20, last].map(|n| memory(n, "one")));
     let ids = |first, last, limit| {
         let (first, last) = (MemoryId::from_u128(first), MemoryId::from_u128(last));
-        let ids = store.ids(&first, &last, limit).expect("ids");
+        let ids = store.ids(&first, &last, limit).wait().expect("ids");
         ids.iter().map(MemoryId::as_u128).collect::<Vec<_>>()
     };
     assert_eq!(ids(0x10, 0x1f, 9), [0x10, 0x1f]);
@@ -138,32 +141,43 @@ fn the_beginning_of_an_id_is_a_range(store: &dyn MemoryStore) {
 fn all_or_nothing(store: &dyn MemoryStore) {
     // The same id twice in one batch: the second is compared with the first.
     let batch = [memory(1, "one"), memory(2, "two"), memory(1, "other")];
-    let put = store.put(&batch, OnConflict::Keep).expect("put");
+    let put = store.put(&batch, OnConflict::Keep).wait().expect("put");
     assert_eq!(put, [PutOutcome::Stored, PutOutcome::Stored, PutOutcome::Kept]);
-    assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 2);
-    assert_eq!(store.put(&[], OnConflict::Keep).expect("nothing"), []);
+    assert_eq!(store.count(&Filter::default(), at(0)).wait().expect("count"), 2);
+    assert_eq!(store.put(&[], OnConflict::Keep).wait().expect("nothing"), []);
 }
 
 fn a_change_is_of_one_memory(store: &dyn MemoryStore) {
     put(store, &[memory(1, "before"), memory(2, "other")]);
     let id = MemoryId::from_u128(1);
-    let changed = store.update(&id, &mut |mut memory| {
-        memory.id = MemoryId::from_u128(2);
-        memory.content = String::from("after");
-        Ok(memory)
-    });
+    let changed = store
+        .update(
+            &id,
+            Box::new(|mut memory| {
+                memory.id = MemoryId::from_u128(2);
+                memory.content = String::from("after");
+                Ok(memory)
+            }),
+        )
+        .wait();
     assert_eq!(changed.expect("update").map(|memory| memory.id), Some(id.clone()));
-    assert_eq!(store.get(&id).expect("get").expect("there").content, "after");
+    assert_eq!(store.get(&id).wait().expect("get").expect("there").content, "after");
     assert_eq!(search(store, "before", Need::Any), [] as [u128; 0]);
     assert_eq!(search(store, "after", Need::Any), [1]);
     assert_eq!(search(store, "other", Need::Any), [2]);
-    let refused = store.update(&id, &mut |mut memory| {
-        memory.content = String::new();
-        Ok(memory)
-    });
+    let refused = store
+        .update(
+            &id,
+            Box::new(|mut memory| {
+                memory.content = String::new();
+                Ok(memory)
+            }),
+        )
+        .wait();
     assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
-    assert_eq!(store.get(&id).expect("get").expect("there").content, "after");
-    let absent = store.update(&MemoryId::from_u128(3), &mut |_| panic!("nothing to change"));
+    assert_eq!(store.get(&id).wait().expect("get").expect("there").content, "after");
+    let absent =
+        store.update(&MemoryId::from_u128(3), Box::new(|_| panic!("nothing to change"))).wait();
     assert_eq!(absent.expect("update"), None);
 }
 
@@ -171,12 +185,13 @@ fn removed_is_gone_everywhere(store: &dyn MemoryStore) {
     put(store, &[memory(1, "red fox"), memory(2, "red hen")]);
     let id = MemoryId::from_u128(1);
     vectors::put(store, &[vec![1.0, 0.0], vec![0.0, 1.0]]);
-    assert!(store.delete(&id).expect("delete"));
-    assert!(!store.delete(&id).expect("delete"));
-    assert_eq!(store.get(&id).expect("get"), None);
+    assert!(store.delete(&id).wait().expect("delete"));
+    assert!(!store.delete(&id).wait().expect("delete"));
+    assert_eq!(store.get(&id).wait().expect("get"), None);
     assert_eq!(search(store, "red", Need::Any), [2]);
     assert_eq!(vectors::near(store, &[1.0, 0.0], 9), [2]);
-    let listed = store.list(&Filter::default(), Order::Newest, None, 9, at(0)).expect("list");
+    let listed =
+        store.list(&Filter::default(), Order::Newest, None, 9, at(0)).wait().expect("list");
     assert_eq!(listed.memories.len(), 1);
     // The id can be used again.
     put(store, &[memory(1, "blue fox")]);
@@ -250,7 +265,7 @@ fn filters_agree_with_their_meaning(store: &dyn MemoryStore) {
             let mut wanted: Vec<&Memory> =
                 memories.iter().filter(|memory| filter.admits(memory, now)).collect();
             assert_eq!(
-                store.count(&filter, now).expect("count"),
+                store.count(&filter, now).wait().expect("count"),
                 wanted.len() as u64,
                 "{filter:?} at {now}"
             );
@@ -259,14 +274,14 @@ fn filters_agree_with_their_meaning(store: &dyn MemoryStore) {
                 if order != Order::Oldest {
                     wanted.reverse();
                 }
-                let listed = store.list(&filter, order, None, 1000, now).expect("list");
+                let listed = store.list(&filter, order, None, 1000, now).wait().expect("list");
                 assert!(!listed.more);
                 assert!(listed.memories.iter().eq(wanted.iter().copied()), "{filter:?} {order:?}");
-                let part = store.list_from(&filter, order, 3, 4, now).expect("list");
+                let part = store.list_from(&filter, order, 3, 4, now).wait().expect("list");
                 assert!(part.iter().eq(wanted.iter().skip(3).take(4).copied()), "{filter:?}");
             }
             let terms = Terms::parse("shared", Need::All);
-            let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
+            let matches = store.lexical(&terms, &filter, 10, now).wait().expect("a question");
             assert_eq!(matches.total, wanted.len() as u64, "{filter:?}");
             assert_eq!(matches.best.len(), wanted.len().min(10));
             let ids: HashSet<u128> = wanted.iter().map(|memory| memory.id.as_u128()).collect();
@@ -284,8 +299,10 @@ fn walk(
     let mut met = Vec::new();
     let mut position: Option<ListPosition> = None;
     for page in 0.. {
-        let listed =
-            store.list(&Filter::default(), order, position.as_ref(), size, at(0)).expect("a page");
+        let listed = store
+            .list(&Filter::default(), order, position.as_ref(), size, at(0))
+            .wait()
+            .expect("a page");
         met.extend(listed.memories.iter().map(|memory| memory.id.as_u128()));
         if !listed.more {
             break;
@@ -314,7 +331,7 @@ fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
             let row = (page * 37 + 36).min(599);
             let row = if order == Order::Oldest { row } else { 599 - row };
             let old = &memories[row];
-            if store.delete(&old.id).expect("delete") {
+            if store.delete(&old.id).wait().expect("delete") {
                 gone.insert(old.id.as_u128());
             }
         });
@@ -324,7 +341,7 @@ fn a_walk_meets_everything_once_while_others_write(store: &dyn MemoryStore) {
         }
         assert!(times.values().all(|times| *times == 1), "twice");
         for memory in &memories {
-            let there = store.get(&memory.id).expect("get").is_some();
+            let there = store.get(&memory.id).wait().expect("get").is_some();
             assert!(!there || times.contains_key(&memory.id.as_u128()), "{} left out", memory.id);
         }
         for id in gone {
@@ -360,12 +377,12 @@ fn words_are_found_at_once_and_the_better_first(store: &dyn MemoryStore) {
     assert_eq!(search(store, "\"service café\"", Need::All), [] as [u128; 0]);
     let (terms, filter) = (Terms::parse("postgresql deploy", Need::Any), Filter::default());
     let now = at(1_000_000);
-    let matches = store.lexical(&terms, &filter, 10, now).expect("a question");
+    let matches = store.lexical(&terms, &filter, 10, now).wait().expect("a question");
     for first in [0, 2, 10] {
         let (same, read) =
-            store.lexical_and_read(&terms, &filter, 10, first, now).expect("a question");
+            store.lexical_and_read(&terms, &filter, 10, first, now).wait().expect("a question");
         assert_eq!(same, matches);
-        let best = store.get_all(&matches.first(first)).expect("got");
+        let best = store.get_all(&matches.first(first)).wait().expect("got");
         assert_eq!(read, best, "the first {first}");
     }
 }
@@ -438,7 +455,7 @@ fn no_question_is_an_error(store: &dyn MemoryStore) {
     }
     assert_eq!(search(store, "x_y", Need::All), [1]);
     assert_eq!(search(store, "o'neil", Need::All), [1]);
-    assert_eq!(store.count(&Filter::default(), at(0)).expect("count"), 1);
+    assert_eq!(store.count(&Filter::default(), at(0)).wait().expect("count"), 1);
 }
 
 fn frequencies_count_up_to_a_cap(store: &dyn MemoryStore) {
@@ -449,14 +466,15 @@ fn frequencies_count_up_to_a_cap(store: &dyn MemoryStore) {
     let query = r#"shared word1 absent "shared word1" "word1 shared" things"#;
     let mut phrases = Terms::parse(query, Need::Any).phrases;
     phrases[2].alternatives = vec!["word1".to_owned(), "word2".to_owned()];
-    let count = |cap| store.frequencies(&phrases, cap).expect("counts");
+    let count = |cap| store.frequencies(&phrases, cap).wait().expect("counts");
     assert_eq!(count(3), [3, 1, 2, 1, 0, 3]);
     assert_eq!(count(100), [5, 1, 2, 1, 0, 5]);
-    assert_eq!(store.frequencies(&[], 9).expect("nothing"), [] as [u64; 0]);
+    assert_eq!(store.frequencies(&[], 9).wait().expect("nothing"), [] as [u64; 0]);
     let terms = Terms::parse("shared missing", Need::Any);
     for need in [Need::Any, Need::All] {
         let terms = Terms { need, ..terms.clone() };
-        let matches = store.lexical(&terms, &Filter::default(), 9, at(0)).expect("a question");
+        let matches =
+            store.lexical(&terms, &Filter::default(), 9, at(0)).wait().expect("a question");
         assert_eq!(matches.unknown, [1], "{need:?}");
         assert!(matches.full_score > 0.0);
         let best = matches.best.first().map_or(0.0, |best| best.score);
@@ -471,32 +489,33 @@ fn what_has_had_its_time_is_gone(store: &dyn MemoryStore) {
     );
     put(store, &[short.clone(), memory(2, "long")]);
     let terms = Terms::parse("short", Need::Any);
-    let asked = |now| store.lexical(&terms, &Filter::default(), 9, now).expect("asked").total;
+    let asked =
+        |now| store.lexical(&terms, &Filter::default(), 9, now).wait().expect("asked").total;
     assert_eq!((asked(at(9)), asked(at(10))), (1, 0));
-    assert_eq!(store.count(&Filter::default(), at(10)).expect("count"), 1);
-    assert!(store.expire(at(9), 9).expect("expire").is_empty());
-    assert_eq!(store.expire(at(10), 9).expect("expire"), std::slice::from_ref(&short.id));
-    assert!(store.expire(at(10), 9).expect("expire").is_empty());
-    assert_eq!(store.get(&short.id).expect("get"), None);
+    assert_eq!(store.count(&Filter::default(), at(10)).wait().expect("count"), 1);
+    assert!(store.expire(at(9), 9).wait().expect("expire").is_empty());
+    assert_eq!(store.expire(at(10), 9).wait().expect("expire"), std::slice::from_ref(&short.id));
+    assert!(store.expire(at(10), 9).wait().expect("expire").is_empty());
+    assert_eq!(store.get(&short.id).wait().expect("get"), None);
 }
 
 fn a_sound_store_needs_no_repair(store: &dyn MemoryStore) {
     put(store, &various());
-    assert_eq!(store.repair().expect("repair"), RepairReport::default());
-    assert!(store.delete(&MemoryId::from_u128(5)).expect("delete"));
-    assert_eq!(store.repair().expect("repair"), RepairReport::default());
+    assert_eq!(store.repair().wait().expect("repair"), RepairReport::default());
+    assert!(store.delete(&MemoryId::from_u128(5)).wait().expect("delete"));
+    assert_eq!(store.repair().wait().expect("repair"), RepairReport::default());
 }
 
 fn a_task_is_taken_by_one(store: &dyn MemoryStore) {
-    assert!(store.lease("repair", at(0), at(5)).expect("lease"));
-    assert!(!store.lease("repair", at(4), at(9)).expect("lease"));
-    assert!(store.lease("expiry", at(4), at(9)).expect("lease"), "another task");
-    assert!(store.lease("repair", at(5), at(9)).expect("lease"), "its time is over");
+    assert!(store.lease("repair", at(0), at(5)).wait().expect("lease"));
+    assert!(!store.lease("repair", at(4), at(9)).wait().expect("lease"));
+    assert!(store.lease("expiry", at(4), at(9)).wait().expect("lease"), "another task");
+    assert!(store.lease("repair", at(5), at(9)).wait().expect("lease"), "its time is over");
 }
 
 fn the_secret_is_one(store: &dyn MemoryStore) {
-    let secret = store.secret().expect("secret");
-    assert_eq!(store.secret().expect("secret"), secret);
+    let secret = store.secret().wait().expect("secret");
+    assert_eq!(store.secret().wait().expect("secret"), secret);
     assert!(secret.iter().any(|byte| *byte != 0));
 }
 
@@ -507,15 +526,20 @@ fn writers_do_not_lose_each_others_changes(store: &dyn MemoryStore) {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    let changed = store.update(&id, &mut |mut memory| {
-                        let n: u32 = memory.content.parse().expect("a number");
-                        memory.content = (n + 1).to_string();
-                        Ok(memory)
-                    });
+                    let changed = store
+                        .update(
+                            &id,
+                            Box::new(|mut memory| {
+                                let n: u32 = memory.content.parse().expect("a number");
+                                memory.content = (n + 1).to_string();
+                                Ok(memory)
+                            }),
+                        )
+                        .wait();
                     changed.expect("update");
                 }
             });
         }
     });
-    assert_eq!(store.get(&id).expect("get").expect("there").content, "40");
+    assert_eq!(store.get(&id).wait().expect("get").expect("there").content, "40");
 }

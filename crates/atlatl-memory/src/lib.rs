@@ -4,7 +4,8 @@
 //! `postgres`, `PostgresStore` implements it in a database shared by many tenants. The services
 //! ([`CaptureService`], [`RecallService`], [`SearchService`], [`PromptIntegration`]) know no protocol
 //! and set no limit on the size of a result. Nothing in this crate reads a clock: every request
-//! carries the current time.
+//! carries the current time. Stores and services are asynchronous, and run on the tokio runtime of
+//! their caller.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -12,19 +13,24 @@
 //! use atlatl_memory::{CaptureService, MemoryIdSeed, RecallRequest, RecallService, SqliteStore};
 //! use mif::Value;
 //!
+//! # tokio::runtime::Runtime::new()?.block_on(async {
 //! let directory = tempfile::tempdir()?;
 //! let store = Arc::new(SqliteStore::open(&directory.path().join("memory.db"))?);
 //! let at = MemoryIdSeed { now: "2026-11-15T10:00:00Z".parse()?, random: 7 };
 //!
 //! let fields = r#"{"memory_type": "semantic", "content": "We deploy on Thursdays."}"#;
 //! let Value::Object(fields) = fields.parse()? else { unreachable!() };
-//! CaptureService::new(store.clone()).capture(fields, at)?;
+//! CaptureService::new(store.clone()).capture(fields, at).await?;
 //!
-//! let hits = RecallService::new(store, None).recall(&RecallRequest::new("when do we deploy?", at.now))?;
+//! let request = RecallRequest::new("when do we deploy?", at.now);
+//! let hits = RecallService::new(store, None).recall(&request).await?;
 //! assert_eq!(hits[0].memory.title.as_deref(), Some("We deploy on Thursdays."));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod blocking;
 mod capture;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -37,6 +43,7 @@ mod search;
 mod sqlite;
 mod store;
 
+pub use blocking::{WorkGuard, with_work_guard};
 pub use capture::{CaptureService, MemoryIdSeed};
 pub use embed::{
     BackfillEvent, BackfillQueue, EmbedError, Embedder, EmbeddingBackfill, FusionWeights, Scripts,

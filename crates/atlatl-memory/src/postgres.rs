@@ -22,6 +22,7 @@ mod vector_index;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
@@ -29,12 +30,12 @@ use self::crud::Tenant;
 pub use self::database::DatabaseInfo;
 use self::database::{Database, Pgvector};
 pub use self::options::{PlainText, PostgresOptions};
-use self::pool::Pool;
+use self::pool::{Pool, read_transaction, write_transaction};
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
 use self::search::{Condition, QueryVector};
-use self::session::{Access, Session};
+use self::session::Access;
 #[cfg(feature = "contract")]
 pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
@@ -60,26 +61,26 @@ impl Postgres {
 
     /// Connects and checks the database. An incompatible schema is refused, and so is a role that
     /// bypasses the policies.
-    pub fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+    pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let database = Self::new(options)?;
-        database.ready()?;
+        database.ready().await?;
         Ok(database)
     }
 
     /// Checks whether the database can be used now.
-    pub fn ready(&self) -> Result<(), StoreError> {
-        self.0.verified().map(drop)
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        self.0.verified().await.map(drop)
     }
 
     /// Returns information about the server and the schema.
-    pub fn about(&self) -> Result<DatabaseInfo, StoreError> {
-        self.0.about()
+    pub async fn about(&self) -> Result<DatabaseInfo, StoreError> {
+        self.0.about().await
     }
 
     /// Migrates the schema. The URL of `owner` names the schema owner; its `role` must exist, and
     /// gets access. Returns the names of the applied migrations.
-    pub fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
-        migrations::migrate(owner)
+    pub async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
+        migrations::migrate(owner).await
     }
 
     /// Returns the store of one tenant. A name has 1 to 128 bytes and no control characters.
@@ -111,8 +112,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    fn pool(&self) -> Result<&Pool, StoreError> {
-        self.database.verified().map(|(pool, _)| pool)
+    async fn pool(&self) -> Result<&Pool, StoreError> {
+        self.database.verified().await.map(|(pool, _)| pool)
     }
 
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
@@ -128,15 +129,16 @@ impl PostgresStore {
     /// Runs plain SQL on a connection of this store and returns the first column as text, to test
     /// what the store can see.
     #[cfg(feature = "contract")]
-    pub fn query_column(&self, sql: &str) -> Result<Vec<String>, StoreError> {
-        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
-            Ok(db.query(sql, &[])?.iter().map(|row| row.get(0)).collect())
+    pub async fn query_column(&self, sql: &str) -> Result<Vec<String>, StoreError> {
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::Condition, |db| {
+            Ok(db.query(sql, &[]).await?.iter().map(|row| row.get(0)).collect())
         })
     }
 }
 
+#[async_trait]
 impl MemoryStore for PostgresStore {
-    fn put(
+    async fn put(
         &self,
         memories: &[Memory],
         on_conflict: OnConflict,
@@ -145,44 +147,68 @@ impl MemoryStore for PostgresStore {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| crud::put(db, tenant, memories, on_conflict))
+        write_transaction!(self.pool().await?, &tenant.name, |db| crud::put(
+            db,
+            tenant,
+            memories,
+            on_conflict
+        )
+        .await)
     }
 
-    fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
-        self.get_all(std::slice::from_ref(id)).map(|mut found| found.pop())
+    async fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+        self.get_all(std::slice::from_ref(id)).await.map(|mut found| found.pop())
     }
 
-    fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+    async fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
         let tenant = &self.tenant;
-        self.pool()?.read(&tenant.name, Access::Keys, &|db| crud::get_all(db, tenant, ids))
+        read_transaction!(self.pool().await?, &tenant.name, Access::Keys, |db| crud::get_all(
+            db, tenant, ids
+        )
+        .await)
     }
 
-    fn ids(
+    async fn ids(
         &self,
         first: &MemoryId,
         last: &MemoryId,
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?
-            .read(&tenant.name, Access::Keys, &|db| crud::ids(db, tenant, first, last, limit))
+        read_transaction!(self.pool().await?, &tenant.name, Access::Keys, |db| crud::ids(
+            db, tenant, first, last, limit
+        )
+        .await)
     }
 
-    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError> {
+    async fn update(
+        &self,
+        id: &MemoryId,
+        mut change: UpdateFn,
+    ) -> Result<Option<Memory>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| crud::update(db, tenant, id, &mut *change))
+        write_transaction!(self.pool().await?, &tenant.name, |db| crud::update(
+            db,
+            tenant,
+            id,
+            &mut change
+        )
+        .await)
     }
 
-    fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
+    async fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
         let (tenant, ids) = (&self.tenant, [id.into()]);
-        let gone = self.pool()?.write(&tenant.name, |db| crud::delete(db, tenant, &ids))?;
+        let gone = write_transaction!(self.pool().await?, &tenant.name, |db| crud::delete(
+            db, tenant, &ids
+        )
+        .await)?;
         Ok(!gone.is_empty())
     }
 
-    fn list(
+    async fn list(
         &self,
         filter: &Filter,
         order: Order,
@@ -190,12 +216,12 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<MemoryPage, StoreError> {
-        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            search::list_after(db, self.condition(filter, now), order, list_after, limit)
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
+            search::list_after(db, self.condition(filter, now), order, list_after, limit).await
         })
     }
 
-    fn list_from(
+    async fn list_from(
         &self,
         filter: &Filter,
         order: Order,
@@ -203,17 +229,19 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            search::list_from(db, self.condition(filter, now), order, offset, limit)
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
+            search::list_from(db, self.condition(filter, now), order, offset, limit).await
         })
     }
 
-    fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
+    async fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let condition = self.condition(filter, now);
-        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| search::count(db, &condition))
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::Condition, |db| {
+            search::count(db, &condition).await
+        })
     }
 
-    fn lexical(
+    async fn lexical(
         &self,
         terms: &Terms,
         filter: &Filter,
@@ -223,12 +251,12 @@ impl MemoryStore for PostgresStore {
         if limit == 0 {
             return Ok(Matches::default());
         }
-        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
-            search::lexical(db, &self.tenant, terms, self.condition(filter, now), limit)
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
+            search::lexical(db, &self.tenant, terms, self.condition(filter, now), limit).await
         })
     }
 
-    fn lexical_and_read(
+    async fn lexical_and_read(
         &self,
         terms: &Terms,
         filter: &Filter,
@@ -239,21 +267,21 @@ impl MemoryStore for PostgresStore {
         if limit == 0 {
             return Ok((Matches::default(), Vec::new()));
         }
-        self.pool()?.read(&self.tenant.name, Access::by(filter), &|db| {
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
             let condition = self.condition(filter, now);
-            let matches = search::lexical(db, &self.tenant, terms, condition, limit)?;
-            let read = crud::get_all(db, &self.tenant, &matches.first(first))?;
+            let matches = search::lexical(db, &self.tenant, terms, condition, limit).await?;
+            let read = crud::get_all(db, &self.tenant, &matches.first(first)).await?;
             Ok((matches, read))
         })
     }
 
-    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
-        self.pool()?.read(&self.tenant.name, Access::Condition, &|db| {
-            search::frequencies(db, &self.tenant, phrases, cap)
+    async fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::Condition, |db| {
+            search::frequencies(db, &self.tenant, phrases, cap).await
         })
     }
 
-    fn nearest(
+    async fn nearest(
         &self,
         model: &str,
         vector: &[f32],
@@ -262,28 +290,32 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError> {
         let Some(query_vector) = QueryVector::new(model, vector) else { return Ok(Vec::new()) };
-        let (pool, pgvector) = self.database.verified()?;
+        let (pool, pgvector) = self.database.verified().await?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
-        let all = |db: &Session| {
-            search::nearest(db, schema, &query_vector, self.condition(filter, now), limit)
-        };
+        let name = &self.tenant.name;
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
-            let found = pool.read(&self.tenant.name, Access::Condition, &|db| {
+            let found = read_transaction!(pool, name, Access::Condition, |db| {
                 let condition = self.condition(filter, now);
-                match vector_index::search(db, schema, &query_vector, condition, limit)? {
-                    Some(found) => Ok(found),
-                    None => all(db),
+                let found =
+                    vector_index::search(db, schema, &query_vector, condition, limit).await?;
+                if let Some(found) = found {
+                    return Ok(found);
                 }
+                let condition = self.condition(filter, now);
+                search::nearest(db, Some(schema), &query_vector, condition, limit).await
             });
             // If the index search fails, exact search still has the answer.
             if !matches!(found, Err(StoreError::Engine(_))) {
                 return found;
             }
         }
-        pool.read(&self.tenant.name, Access::Condition, &all)
+        read_transaction!(pool, name, Access::Condition, |db| {
+            let condition = self.condition(filter, now);
+            search::nearest(db, schema, &query_vector, condition, limit).await
+        })
     }
 
-    fn cosines(
+    async fn cosines(
         &self,
         model: &str,
         vector: &[f32],
@@ -292,79 +324,102 @@ impl MemoryStore for PostgresStore {
         let Some(query_vector) = QueryVector::new(model, vector).filter(|_| !ids.is_empty()) else {
             return Ok(vec![None; ids.len()]);
         };
-        let (pool, pgvector) = self.database.verified()?;
+        let (pool, pgvector) = self.database.verified().await?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
-        pool.read(&self.tenant.name, Access::Keys, &|db| {
-            search::cosines(db, &self.tenant, schema, &query_vector, ids)
+        read_transaction!(pool, &self.tenant.name, Access::Keys, |db| {
+            search::cosines(db, &self.tenant, schema, &query_vector, ids).await
         })
     }
 
-    fn is_index_behind(&self) -> Result<bool, StoreError> {
-        let (pool, pgvector) = self.database.verified()?;
+    async fn is_index_behind(&self) -> Result<bool, StoreError> {
+        let (pool, pgvector) = self.database.verified().await?;
         if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
             return Ok(false);
         }
         let (tenant, from) = (&self.tenant, self.database.index_from);
-        pool.read(&tenant.name, Access::Condition, &|db| vector_index::is_behind(db, tenant, from))
+        read_transaction!(pool, &tenant.name, Access::Condition, |db| vector_index::is_behind(
+            db, tenant, from
+        )
+        .await)
     }
 
-    fn advance_index(&self) -> Result<u64, StoreError> {
-        match self.database.verified()? {
+    async fn advance_index(&self) -> Result<u64, StoreError> {
+        match self.database.verified().await? {
             (pool, Some(Pgvector { schema, indexes: true })) => {
-                vector_index::advance(pool, &self.tenant, schema, self.database.index_from)
+                vector_index::advance(pool, &self.tenant, schema, self.database.index_from).await
             }
             _ => Ok(0),
         }
     }
 
-    fn unembedded(
+    async fn unembedded(
         &self,
         model: &str,
         list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            search::unembedded(db, tenant, model, list_after, limit)
+        read_transaction!(self.pool().await?, &tenant.name, Access::Condition, |db| {
+            search::unembedded(db, tenant, model, list_after, limit).await
         })
     }
 
-    fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
+    async fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.read(&tenant.name, Access::Condition, &|db| {
-            search::count_unembedded(db, tenant, model)
+        read_transaction!(self.pool().await?, &tenant.name, Access::Condition, |db| {
+            search::count_unembedded(db, tenant, model).await
         })
     }
 
-    fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(u64, Vec<f32>)],
+    ) -> Result<(), StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| search::put(db, tenant, model, vectors))
+        write_transaction!(self.pool().await?, &tenant.name, |db| search::put(
+            db, tenant, model, vectors
+        )
+        .await)
     }
 
-    fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
+    async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| maintenance::expire(db, tenant, now, limit))
+        write_transaction!(self.pool().await?, &tenant.name, |db| maintenance::expire(
+            db, tenant, now, limit
+        )
+        .await)
     }
 
-    fn repair(&self) -> Result<RepairReport, StoreError> {
+    async fn repair(&self) -> Result<RepairReport, StoreError> {
         let tenant = &self.tenant;
-        self.pool()?.write(&tenant.name, |db| maintenance::repair(db, tenant))
+        write_transaction!(self.pool().await?, &tenant.name, |db| maintenance::repair(db, tenant)
+            .await)
     }
 
-    fn lease(
+    async fn lease(
         &self,
         task: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool()?.write(&self.tenant.name, |db| maintenance::lease(db, task, now, until))
+        write_transaction!(self.pool().await?, &self.tenant.name, |db| maintenance::lease(
+            db, task, now, until
+        )
+        .await)
     }
 
-    fn secret(&self) -> Result<[u8; 32], StoreError> {
-        let (pool, tenant) = (self.pool()?, &self.tenant);
-        match pool.read(&tenant.name, Access::Keys, &|db| maintenance::secret(db, tenant))? {
+    async fn secret(&self) -> Result<[u8; 32], StoreError> {
+        let (pool, tenant) = (self.pool().await?, &self.tenant);
+        let secret = read_transaction!(pool, &tenant.name, Access::Keys, |db| {
+            maintenance::secret(db, tenant).await
+        });
+        match secret? {
             Some(secret) => Ok(secret),
-            None => pool.write(&tenant.name, |db| maintenance::make_secret(db, tenant)),
+            None => {
+                write_transaction!(pool, &tenant.name, |db| maintenance::make_secret(db, tenant)
+                    .await)
+            }
         }
     }
 }

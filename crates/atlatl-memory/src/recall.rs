@@ -51,21 +51,23 @@ impl RecallService {
     }
 
     /// Returns the memories related to the query, best first.
-    pub fn recall(&self, request: &RecallRequest) -> Result<Vec<SearchHit>, StoreError> {
-        self.results(request).map(|results| results.hits)
+    pub async fn recall(&self, request: &RecallRequest) -> Result<Vec<SearchHit>, StoreError> {
+        self.results(request).await.map(|results| results.hits)
     }
 
     /// Like [`recall`](Self::recall), and also returns the total, the ranking and a warning.
-    pub fn results(&self, request: &RecallRequest) -> Result<SearchResults, StoreError> {
-        self.0.search(&HybridQuery {
-            query: &request.query,
-            need: Need::Any,
-            mode: Mode::Hybrid,
-            filter: &request.filter,
-            limit: request.limit.unwrap_or(MAX_HITS).min(MAX_HITS),
-            after: request.after.as_ref(),
-            now: request.now,
-        })
+    pub async fn results(&self, request: &RecallRequest) -> Result<SearchResults, StoreError> {
+        self.0
+            .search(&HybridQuery {
+                query: &request.query,
+                need: Need::Any,
+                mode: Mode::Hybrid,
+                filter: &request.filter,
+                limit: request.limit.unwrap_or(MAX_HITS).min(MAX_HITS),
+                after: request.after.as_ref(),
+                now: request.now,
+            })
+            .await
     }
 }
 
@@ -98,21 +100,21 @@ impl PromptIntegration {
     }
 
     /// Recalls memories and returns them as Markdown of at most `budget` tokens.
-    pub fn inject_context(
+    pub async fn inject_context(
         &self,
         request: &RecallRequest,
         budget: u64,
     ) -> Result<String, StoreError> {
-        self.context(request, budget).map(|context| context.text)
+        self.context(request, budget).await.map(|context| context.text)
     }
 
     /// Like [`inject_context`](Self::inject_context), and also returns the hits.
-    pub fn context(
+    pub async fn context(
         &self,
         request: &RecallRequest,
         budget: u64,
     ) -> Result<PromptContext, StoreError> {
-        let results = self.recall.results(request)?;
+        let results = self.recall.results(request).await?;
         let (text, included) = render(&results.hits, budget, &*self.estimate);
         Ok(PromptContext { results, text, included })
     }

@@ -64,21 +64,23 @@ impl SearchService {
     }
 
     /// Returns the matching memories, best first.
-    pub fn search(&self, request: &SearchRequest) -> Result<Vec<SearchHit>, StoreError> {
-        self.results(request).map(|results| results.hits)
+    pub async fn search(&self, request: &SearchRequest) -> Result<Vec<SearchHit>, StoreError> {
+        self.results(request).await.map(|results| results.hits)
     }
 
     /// Like [`search`](Self::search), and also returns the total, the ranking and a warning.
-    pub fn results(&self, request: &SearchRequest) -> Result<SearchResults, StoreError> {
-        self.0.search(&HybridQuery {
-            query: &request.query,
-            need: Need::All,
-            mode: request.mode,
-            filter: &request.filter,
-            limit: request.limit.unwrap_or(MAX_HITS).min(MAX_HITS),
-            after: request.after.as_ref(),
-            now: request.now,
-        })
+    pub async fn results(&self, request: &SearchRequest) -> Result<SearchResults, StoreError> {
+        self.0
+            .search(&HybridQuery {
+                query: &request.query,
+                need: Need::All,
+                mode: request.mode,
+                filter: &request.filter,
+                limit: request.limit.unwrap_or(MAX_HITS).min(MAX_HITS),
+                after: request.after.as_ref(),
+                now: request.now,
+            })
+            .await
     }
 }
 

@@ -17,8 +17,10 @@ mod vectors;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
+use rusqlite::Connection;
 
 use self::pool::Pool;
 pub use self::schema::Health;
@@ -36,10 +38,10 @@ use crate::store::{
 pub struct SqliteStore {
     pool: Pool,
     /// The vectors of the model that was queried last.
-    vector_cache: RwLock<Option<Arc<Mutex<VectorCache>>>>,
+    vector_cache: Arc<RwLock<Option<Arc<Mutex<VectorCache>>>>>,
     /// The number of vectors above which the cache is approximate.
     quantized_above: usize,
-    frequencies: FrequencyCache,
+    frequencies: Arc<FrequencyCache>,
 }
 
 impl SqliteStore {
@@ -49,9 +51,9 @@ impl SqliteStore {
         let pool = Pool::open(path)?;
         Ok(Self {
             pool,
-            vector_cache: RwLock::default(),
+            vector_cache: Arc::default(),
             quantized_above: QUANTIZED_ABOVE,
-            frequencies: FrequencyCache::default(),
+            frequencies: Arc::default(),
         })
     }
 
@@ -78,45 +80,59 @@ impl SqliteStore {
     }
 }
 
+#[async_trait]
 impl MemoryStore for SqliteStore {
-    fn put(
+    async fn put(
         &self,
         memories: &[Memory],
         on_conflict: OnConflict,
     ) -> Result<Vec<PutOutcome>, StoreError> {
-        self.pool.write(|change| crud::put(change, memories, on_conflict))
+        let memories = memories.to_vec();
+        self.pool.write(move |change| crud::put(change, &memories, on_conflict)).await
     }
 
-    fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
-        self.pool.read_once(|db| crud::get(db, id))
+    async fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+        let id = id.clone();
+        self.pool.read_once(move |db| crud::get(db, &id)).await
     }
 
-    fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read(|db| crud::get_all(db, ids))
+    async fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        self.pool.read(move |db| crud::get_all(db, &ids)).await
     }
 
-    fn ids(
+    async fn ids(
         &self,
         first: &MemoryId,
         last: &MemoryId,
         limit: usize,
     ) -> Result<Vec<MemoryId>, StoreError> {
-        self.pool.read_once(|db| crud::ids(db, first, last, limit))
+        let (first, last) = (first.clone(), last.clone());
+        self.pool.read_once(move |db| crud::ids(db, &first, &last, limit)).await
     }
 
-    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError> {
-        self.pool.write(|db| crud::update(db, id, change))
+    async fn update(
+        &self,
+        id: &MemoryId,
+        mut change: UpdateFn,
+    ) -> Result<Option<Memory>, StoreError> {
+        let id = id.clone();
+        self.pool.write(move |db| crud::update(db, &id, &mut change)).await
     }
 
-    fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
-        let deleted = self.pool.write(|db| crud::delete(db, id))?;
+    async fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
+        let id = id.clone();
+        let deleted = self.pool.write(move |db| crud::delete(db, &id)).await?;
         if deleted {
-            self.pool.scrub();
+            self.pool.scrub().await;
         }
         Ok(deleted)
     }
 
-    fn list(
+    async fn list(
         &self,
         filter: &Filter,
         order: Order,
@@ -124,10 +140,14 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<MemoryPage, StoreError> {
-        self.pool.read_once(|db| crud::list_after(db, filter, order, list_after, limit, now))
+        let (filter, list_after) = (filter.clone(), list_after.cloned());
+        let page = move |db: &Connection| {
+            crud::list_after(db, &filter, order, list_after.as_ref(), limit, now)
+        };
+        self.pool.read_once(page).await
     }
 
-    fn list_from(
+    async fn list_from(
         &self,
         filter: &Filter,
         order: Order,
@@ -135,29 +155,53 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<Memory>, StoreError> {
-        self.pool.read_once(|db| crud::list_from(db, filter, order, offset, limit, now))
+        let filter = filter.clone();
+        self.pool.read_once(move |db| crud::list_from(db, &filter, order, offset, limit, now)).await
     }
 
-    fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
-        self.pool.read_once(|db| crud::count(db, filter, now))
+    async fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.pool.read_once(move |db| crud::count(db, &filter, now)).await
     }
 
-    fn lexical(
+    async fn lexical(
         &self,
         terms: &Terms,
         filter: &Filter,
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError> {
-        let frequencies = &self.frequencies;
-        self.pool.read(|db| search::lexical(db, frequencies, terms, filter, limit, now))
+        let (terms, filter) = (terms.clone(), filter.clone());
+        let frequencies = Arc::clone(&self.frequencies);
+        self.pool
+            .read(move |db| search::lexical(db, &frequencies, &terms, &filter, limit, now))
+            .await
     }
 
-    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
-        self.pool.read(|db| search::frequencies(db, phrases, cap))
+    async fn lexical_and_read(
+        &self,
+        terms: &Terms,
+        filter: &Filter,
+        limit: usize,
+        first: usize,
+        now: DateTime<Utc>,
+    ) -> Result<(Matches, Vec<Memory>), StoreError> {
+        let (terms, filter) = (terms.clone(), filter.clone());
+        let frequencies = Arc::clone(&self.frequencies);
+        let query = move |db: &Connection| {
+            let matches = search::lexical(db, &frequencies, &terms, &filter, limit, now)?;
+            let read = crud::get_all(db, &matches.first(first))?;
+            Ok((matches, read))
+        };
+        self.pool.read(query).await
     }
 
-    fn nearest(
+    async fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
+        let phrases = phrases.to_vec();
+        self.pool.read(move |db| search::frequencies(db, &phrases, cap)).await
+    }
+
+    async fn nearest(
         &self,
         model: &str,
         vector: &[f32],
@@ -165,64 +209,78 @@ impl MemoryStore for SqliteStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError> {
-        let (cached, above) = (&self.vector_cache, self.quantized_above);
-        let cache = vector_cache::cache_for_model(cached, model, vector.len(), above);
-        self.pool.read(|db| vectors::nearest(db, &cache, (model, vector), filter, limit, now))
+        let (model, vector, filter) = (model.to_owned(), vector.to_vec(), filter.clone());
+        let (cached, above) = (Arc::clone(&self.vector_cache), self.quantized_above);
+        let query = move |db: &Connection| {
+            // Waits while another query fills the cache.
+            let cache = vector_cache::cache_for_model(&cached, &model, vector.len(), above);
+            vectors::nearest(db, &cache, (&model, &vector), &filter, limit, now)
+        };
+        self.pool.read(query).await
     }
 
-    fn cosines(
+    async fn cosines(
         &self,
         model: &str,
         vector: &[f32],
         ids: &[MemoryId],
     ) -> Result<Vec<Option<f64>>, StoreError> {
-        self.pool.read(|db| vectors::cosines(db, model, vector, ids))
+        let (model, vector, ids) = (model.to_owned(), vector.to_vec(), ids.to_vec());
+        self.pool.read(move |db| vectors::cosines(db, &model, &vector, &ids)).await
     }
 
-    fn unembedded(
+    async fn unembedded(
         &self,
         model: &str,
         list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        self.pool.read(|db| vectors::unembedded(db, model, list_after, limit))
+        let model = model.to_owned();
+        self.pool.read(move |db| vectors::unembedded(db, &model, list_after, limit)).await
     }
 
-    fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
-        self.pool.read(|db| vectors::count_unembedded(db, model))
+    async fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
+        let model = model.to_owned();
+        self.pool.read(move |db| vectors::count_unembedded(db, &model)).await
     }
 
-    fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError> {
-        self.pool.write(|db| vectors::put(db, model, vectors))
+    async fn put_vectors(
+        &self,
+        model: &str,
+        vectors: &[(u64, Vec<f32>)],
+    ) -> Result<(), StoreError> {
+        let (model, vectors) = (model.to_owned(), vectors.to_vec());
+        self.pool.write(move |db| vectors::put(db, &model, &vectors)).await
     }
 
-    fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
-        let gone = self.pool.write(|db| maintenance::expire(db, now, limit))?;
+    async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
+        let gone = self.pool.write(move |db| maintenance::expire(db, now, limit)).await?;
         if !gone.is_empty() {
-            self.pool.scrub();
+            self.pool.scrub().await;
         }
         Ok(gone)
     }
 
-    fn repair(&self) -> Result<RepairReport, StoreError> {
+    async fn repair(&self) -> Result<RepairReport, StoreError> {
         // The search may take long, and must not block writers.
-        let inconsistencies = self.pool.read(maintenance::find_inconsistencies)?;
+        let inconsistencies = self.pool.read(maintenance::find_inconsistencies).await?;
         if inconsistencies.is_empty() {
             return Ok(RepairReport::default());
         }
-        self.pool.write(|db| maintenance::repair(db, &inconsistencies))
+        self.pool.write(move |db| maintenance::repair(db, &inconsistencies)).await
     }
 
-    fn lease(
+    async fn lease(
         &self,
         task: &str,
         now: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> Result<bool, StoreError> {
-        self.pool.write(|db| maintenance::lease(db, task, now, until))
+        let task = task.to_owned();
+        self.pool.write(move |db| maintenance::lease(db, &task, now, until)).await
     }
 
-    fn secret(&self) -> Result<[u8; 32], StoreError> {
-        self.pool.read_once(maintenance::secret)
+    async fn secret(&self) -> Result<[u8; 32], StoreError> {
+        self.pool.read_once(maintenance::secret).await
     }
 }

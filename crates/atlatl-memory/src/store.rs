@@ -1,13 +1,13 @@
 //! The storage trait, its argument and result types, and its errors.
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MifError};
 
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
 use crate::search::query::{Phrase, Terms};
 
-/// A durable store of memories with lexical and vector search. The methods block: an asynchronous
-/// caller runs them on its runtime's blocking threads.
+/// A durable store of memories with lexical and vector search.
 ///
 /// # Contract
 ///
@@ -22,25 +22,30 @@ use crate::search::query::{Phrase, Terms};
 ///   beginning to end exactly once, and a memory that appears or disappears meanwhile at most once.
 /// - **Expired memories** ([`Filter::admits`]) are not found, listed or counted.
 /// - The process keeps no state that another process with the same store would need.
+/// - **Dropping a call abandons it.** Work in the database ends soon, and takes no longer part in the
+///   limits of the store when it has ended. An abandoned write is stored whole or not at all.
+///
+/// The methods need a tokio runtime with its timer.
 ///
 /// [`contract`](crate::contract) has the suite that every implementation runs.
+#[async_trait]
 pub trait MemoryStore: Send + Sync {
     /// Writes all of `memories` or none. Returns the outcome of each, in their order.
-    fn put(
+    async fn put(
         &self,
         memories: &[Memory],
         on_conflict: OnConflict,
     ) -> Result<Vec<PutOutcome>, StoreError>;
 
     /// Returns the memory with this id.
-    fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError>;
+    async fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError>;
 
     /// Returns the memories with these ids, in their order. Missing ones are left out.
-    fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError>;
+    async fn get_all(&self, ids: &[MemoryId]) -> Result<Vec<Memory>, StoreError>;
 
     /// Returns the ids from `first` to `last` in ascending order, at most `limit`, so that a prefix
     /// can identify a memory. Like [`get`](Self::get) it includes expired memories.
-    fn ids(
+    async fn ids(
         &self,
         first: &MemoryId,
         last: &MemoryId,
@@ -49,13 +54,13 @@ pub trait MemoryStore: Send + Sync {
 
     /// Replaces the memory with this id by the result of `change`. No other write happens in
     /// between.
-    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Result<Option<Memory>, StoreError>;
+    async fn update(&self, id: &MemoryId, change: UpdateFn) -> Result<Option<Memory>, StoreError>;
 
     /// Deletes the memory with this id permanently. Returns whether it existed.
-    fn delete(&self, id: &MemoryId) -> Result<bool, StoreError>;
+    async fn delete(&self, id: &MemoryId) -> Result<bool, StoreError>;
 
     /// Returns at most `limit` memories after a position (keyset pagination).
-    fn list(
+    async fn list(
         &self,
         filter: &Filter,
         order: Order,
@@ -65,7 +70,7 @@ pub trait MemoryStore: Send + Sync {
     ) -> Result<MemoryPage, StoreError>;
 
     /// Returns at most `limit` memories after the first `offset`.
-    fn list_from(
+    async fn list_from(
         &self,
         filter: &Filter,
         order: Order,
@@ -75,10 +80,10 @@ pub trait MemoryStore: Send + Sync {
     ) -> Result<Vec<Memory>, StoreError>;
 
     /// Counts the memories that the filter admits.
-    fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError>;
+    async fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError>;
 
     /// Full-text search: returns the best matches in descending order, at most `limit`.
-    fn lexical(
+    async fn lexical(
         &self,
         terms: &Terms,
         filter: &Filter,
@@ -88,7 +93,7 @@ pub trait MemoryStore: Send + Sync {
 
     /// Like [`lexical`](Self::lexical), and also returns the `first` best memories, so that a store
     /// behind a network needs one round trip.
-    fn lexical_and_read(
+    async fn lexical_and_read(
         &self,
         terms: &Terms,
         filter: &Filter,
@@ -96,18 +101,18 @@ pub trait MemoryStore: Send + Sync {
         first: usize,
         now: DateTime<Utc>,
     ) -> Result<(Matches, Vec<Memory>), StoreError> {
-        let matches = self.lexical(terms, filter, limit, now)?;
-        let read = self.get_all(&matches.first(first))?;
+        let matches = self.lexical(terms, filter, limit, now).await?;
+        let read = self.get_all(&matches.first(first)).await?;
         Ok((matches, read))
     }
 
     /// Returns how many memories contain each phrase, counting at most `cap` of each. It is a
     /// property of the index: status, expiry and filters do not matter.
-    fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError>;
+    async fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError>;
 
     /// Vector search: returns the memories with the vectors nearest to `vector`, nearest first, at
     /// most `limit`.
-    fn nearest(
+    async fn nearest(
         &self,
         model: &str,
         vector: &[f32],
@@ -118,7 +123,7 @@ pub trait MemoryStore: Send + Sync {
 
     /// Returns the cosine similarity of `vector` to the vectors of these memories, in their order;
     /// `None` for a memory that does not exist or has no such vector of `model`.
-    fn cosines(
+    async fn cosines(
         &self,
         model: &str,
         vector: &[f32],
@@ -127,7 +132,7 @@ pub trait MemoryStore: Send + Sync {
 
     /// Returns memories that have no vector of `model` yet and a version above `after`, in the
     /// order of their versions, at most `limit`.
-    fn unembedded(
+    async fn unembedded(
         &self,
         model: &str,
         after: u64,
@@ -135,36 +140,37 @@ pub trait MemoryStore: Send + Sync {
     ) -> Result<Vec<Unembedded>, StoreError>;
 
     /// Returns the number of memories that have no vector of `model` yet.
-    fn count_unembedded(&self, model: &str) -> Result<u64, StoreError>;
+    async fn count_unembedded(&self, model: &str) -> Result<u64, StoreError>;
 
     /// Stores vectors of `model` by version. A version that was replaced meanwhile gets none. An
     /// empty vector records that the model has no vector for this text, so that the memory is no
     /// longer pending. Memories that are left out stay pending, whatever their versions.
-    fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)]) -> Result<(), StoreError>;
+    async fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)])
+    -> Result<(), StoreError>;
 
     /// Deletes expired memories, at most `limit`, and returns their ids.
-    fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError>;
+    async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError>;
 
     /// Finds and repairs index inconsistencies: memories that an index lacks, and index entries
     /// without a memory.
-    fn repair(&self) -> Result<RepairReport, StoreError>;
+    async fn repair(&self) -> Result<RepairReport, StoreError>;
 
     /// Returns whether a vector index is behind and [`advance_index`](Self::advance_index) has work
     /// to do. An index that is behind hides nothing: vectors that it lacks are compared one by one.
-    fn is_index_behind(&self) -> Result<bool, StoreError> {
+    async fn is_index_behind(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 
     /// Brings the vector indexes closer to the stored vectors, in a step of bounded length, for
     /// stores in which updating the index would slow down writers. Returns the amount of work done,
     /// 0 if there is none now.
-    fn advance_index(&self) -> Result<u64, StoreError> {
+    async fn advance_index(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 
     /// Acquires the lease on `task` until a time, unless another process holds it. Returns whether
     /// it was acquired. At most one process runs a leased task.
-    fn lease(
+    async fn lease(
         &self,
         task: &str,
         now: DateTime<Utc>,
@@ -173,11 +179,11 @@ pub trait MemoryStore: Send + Sync {
 
     /// Returns random bytes that belong to the store. Every process that shares the store gets the
     /// same.
-    fn secret(&self) -> Result<[u8; 32], StoreError>;
+    async fn secret(&self) -> Result<[u8; 32], StoreError>;
 }
 
 /// A function that computes the new version of a memory from the current one.
-pub type UpdateFn<'a> = &'a mut dyn FnMut(Memory) -> Result<Memory, MifError>;
+pub type UpdateFn = Box<dyn FnMut(Memory) -> Result<Memory, MifError> + Send>;
 
 /// What to do when a different memory with the same id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 //! The differences between the protocol generations are handled here and in
 //! [`handshake`](crate::handshake). Below this layer a result has one form.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::LazyLock;
 
-use lro::mcp::{ListingOptions, ToolsPage};
+use futures_util::FutureExt;
+use lro::mcp::{ListingOptions, ToolOutput, Tools, ToolsPage};
 use lro_query::Cancel;
 use lro_wire::meta::{CLIENT_CAPABILITIES, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::version::STATELESS_VERSIONS;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::client::{ClientInfo, TASKS_EXTENSION, Transport};
 use super::tools::definition;
+use crate::limits;
 use crate::server::{Delivery, MemoryServer};
 use crate::tasks::TaskState;
 use crate::tools::Tool;
@@ -60,35 +62,35 @@ pub(crate) fn is_immediate(message: &Message<'_>) -> bool {
 }
 
 impl MemoryServer {
-    /// Answers a request with a result as JSON. Blocking.
+    /// Answers a request with a result as JSON.
     ///
     /// The transport checks the envelope of the newer generation, together with its headers.
-    pub fn answer(
+    pub async fn answer(
         &self,
         message: &Message<'_>,
         client: ClientInfo,
         cancel: &Cancel,
     ) -> Result<String> {
-        self.answer_traced(message, client, cancel, &RequestSpan::default())
+        self.answer_traced(message, client, cancel, &RequestSpan::default()).await
     }
 
     /// Like [`answer`](Self::answer), within the span of the request. A panic becomes an internal
     /// error of this request only.
-    pub(crate) fn answer_traced(
+    pub(crate) async fn answer_traced(
         &self,
         message: &Message<'_>,
         client: ClientInfo,
         cancel: &Cancel,
         span: &RequestSpan,
     ) -> Result<String> {
-        let answer = || self.dispatch(message, client, cancel, span);
-        catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
+        let answer = AssertUnwindSafe(self.dispatch(message, client, cancel, span));
+        answer.catch_unwind().await.unwrap_or_else(|_| {
             span.fail("panic");
             Err(JsonRpcError::new(INTERNAL_ERROR, "internal error"))
         })
     }
 
-    fn dispatch(
+    async fn dispatch(
         &self,
         message: &Message<'_>,
         client: ClientInfo,
@@ -101,16 +103,16 @@ impl MemoryServer {
             (ProtocolGeneration::Sessions, "initialize") => self.initialize(&params, client),
             (ProtocolGeneration::Sessions, "ping") => return Ok("{}".to_owned()),
             (ProtocolGeneration::Stateless, "server/discover") => self.discover(),
-            (_, "tools/list") => self.tools(client),
-            (_, "tools/call") => self.tool_call(&params, message, client, cancel, span)?,
-            (_, "resources/list") => in_store_span(span, || self.resources(&params))?,
+            (_, "tools/list") => self.tools(client).await?,
+            (_, "tools/call") => self.tool_call(&params, message, client, cancel, span).await?,
+            (_, "resources/list") => in_store_span(span, self.resources(&params)).await?,
             (_, "resources/templates/list") => Self::templates(),
             (_, "resources/read") => {
-                in_store_span(span, || self.read_resource(&params, client.era))?
+                in_store_span(span, self.read_resource(&params, client.era)).await?
             }
             (_, "prompts/list") => Self::prompts(),
-            (_, "prompts/get") => in_store_span(span, || self.prompt(&params))?,
-            (_, "completion/complete") => in_store_span(span, || self.complete(&params))?,
+            (_, "prompts/get") => in_store_span(span, self.prompt(&params)).await?,
+            (_, "completion/complete") => in_store_span(span, self.complete(&params)).await?,
             (ProtocolGeneration::Sessions, "tasks/list")
                 if client.transport == Transport::Stdio =>
             {
@@ -120,20 +122,20 @@ impl MemoryServer {
                 json!({"tasks": tasks}).to_string()
             }
             (ProtocolGeneration::Sessions, "tasks/get") => {
-                self.find_task(&params, client, span)?.legacy().to_string()
+                self.find_task(&params, client, span).await?.legacy().to_string()
             }
             (ProtocolGeneration::Sessions, "tasks/result") => {
-                self.task_result(&params, client, cancel, span)?
+                self.task_result(&params, client, cancel, span).await?
             }
             (ProtocolGeneration::Sessions, "tasks/cancel") => {
-                let task = self.find_task(&params, client, span)?;
+                let task = self.find_task(&params, client, span).await?;
                 if !task.cancel(self.0.now()) {
                     return Err(JsonRpcError::new(INVALID_PARAMS, "the task has already ended"));
                 }
                 task.legacy().to_string()
             }
             (ProtocolGeneration::Stateless, "tasks/get" | "tasks/update" | "tasks/cancel") => {
-                self.modern_task(method, &params, client, span)?
+                self.modern_task(method, &params, client, span).await?
             }
             _ => return Err(JsonRpcError::new(METHOD_NOT_FOUND, "method not found")),
         };
@@ -169,14 +171,20 @@ impl MemoryServer {
         format!("{}{comma}{rest}", &head[..head.len() - 1])
     }
 
-    fn tools(&self, client: ClientInfo) -> String {
+    async fn tools(&self, client: ClientInfo) -> Result<String> {
+        let server = self.clone();
+        // Counting the tokens of a listing and the ledger take processor time and disk access.
+        run_blocking(move || server.list_tools(client)).await
+    }
+
+    fn list_tools(&self, client: ClientInfo) -> String {
         let tools_listing = tools_listing(client.era);
         let Some(interceptor) =
             self.0.interceptor.as_ref().filter(|_| self.0.delivery(client) == Delivery::Offload)
         else {
             return tools_listing.to_owned();
         };
-        let own = self.0.extraction_for(client).map(lro::mcp::Tools::definitions);
+        let own = self.0.extraction_for(client).map(Tools::definitions);
         let own = own.unwrap_or_default();
         let changes = ListingOptions::none().appending(&own);
         let page = ToolsPage::parse(tools_listing, changes, |tool| interceptor.may_replace(tool));
@@ -187,7 +195,7 @@ impl MemoryServer {
         listed
     }
 
-    fn tool_call(
+    async fn tool_call(
         &self,
         params: &Object<'_>,
         message: &Message<'_>,
@@ -202,10 +210,8 @@ impl MemoryServer {
         let task = params.get("task").filter(|task| task.get() != "null");
         if let Some(tools) = self.0.extraction_for(client)
             && (client.era == ProtocolGeneration::Stateless || task.is_none())
-            && let Some(called) = {
-                let _part = tools.has(&name).then(|| span.part("extract"));
-                tools.call(&name, arguments, self.0.now(), cancel)
-            }
+            && tools.has(&name)
+            && let Some(called) = self.extract(tools, &name, arguments, cancel, span).await?
         {
             if called.is_error {
                 span.fail("tool_error");
@@ -224,20 +230,36 @@ impl MemoryServer {
         let client = client.as_proxy(client.proxy || meta::is_program(message));
         match client.era {
             ProtocolGeneration::Sessions if task.is_some() => {
-                self.legacy_task(tool, arguments, client, task, span)
+                self.legacy_task(tool, arguments, client, task, span).await
             }
             ProtocolGeneration::Stateless if client.tasks && tool.may_be_a_task() => {
-                Ok(self.call_or_task(tool, arguments, client, cancel, span))
+                Ok(self.call_or_task(tool, arguments, client, cancel, span).await)
             }
             _ => {
                 let correlation = message.id().map(|id| id.to_string()).unwrap_or_default();
-                Ok(self.0.call(tool, arguments, client, &correlation, span))
+                Ok(self.0.call(tool, arguments, client, &correlation, span).await)
             }
         }
     }
 
+    /// Calls an extraction tool. A worker is stopped when the request is cancelled.
+    async fn extract(
+        &self,
+        tools: &Tools,
+        name: &str,
+        arguments: Option<&RawValue>,
+        cancel: &Cancel,
+        span: &RequestSpan,
+    ) -> Result<Option<ToolOutput>> {
+        let _part = span.part("extract");
+        self.0.load_link_key().await;
+        let (tools, name, cancel) = (tools.clone(), name.to_owned(), cancel.clone());
+        let (arguments, now) = (arguments.map(ToOwned::to_owned), self.0.now());
+        run_blocking(move || tools.call(&name, arguments.as_deref(), now, &cancel)).await
+    }
+
     /// 2025-11-25: the client requests a task.
-    fn legacy_task(
+    async fn legacy_task(
         &self,
         tool: Tool,
         arguments: &str,
@@ -251,12 +273,12 @@ impl MemoryServer {
         }
         let ttl = task.and_then(|task| Object::read(task.get())?.get("ttl")?.get().parse().ok());
         span.say(DELIVERY, "task");
-        let task = self.begin_task(tool, arguments, client, ttl, span)?;
+        let task = self.begin_task(tool, arguments, client, ttl, span).await?;
         Ok(json!({"task": task.legacy()}).to_string())
     }
 
     /// 2026-07-28: the server decides. A fast call is answered directly; a slow one becomes a task.
-    fn call_or_task(
+    async fn call_or_task(
         &self,
         tool: Tool,
         arguments: &str,
@@ -265,10 +287,10 @@ impl MemoryServer {
         span: &RequestSpan,
     ) -> String {
         // Without a free task slot the client waits for the result.
-        let Ok(task) = self.begin_task(tool, arguments, client, None, span) else {
-            return self.0.call(tool, arguments, client, "", span);
+        let Ok(task) = self.begin_task(tool, arguments, client, None, span).await else {
+            return self.0.call(tool, arguments, client, "", span).await;
         };
-        if let TaskState::Done(result) = task.wait(Some(self.0.tasks.after), cancel) {
+        if let TaskState::Done(result) = task.wait(Some(self.0.tasks.after), cancel).await {
             self.0.tasks.remove(&task.id);
             return result.to_string();
         }
@@ -277,7 +299,7 @@ impl MemoryServer {
         format!("{TASK_RESULT_PREFIX},{}", &begun[1..])
     }
 
-    fn find_task(
+    async fn find_task(
         &self,
         params: &Object<'_>,
         client: ClientInfo,
@@ -286,19 +308,19 @@ impl MemoryServer {
         let id = params
             .text("taskId")
             .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "missing taskId"))?;
-        self.task(&id, client, span)
+        self.task(&id, client, span).await
     }
 
     /// 2025-11-25: waits for the result and returns it.
-    fn task_result(
+    async fn task_result(
         &self,
         params: &Object<'_>,
         client: ClientInfo,
         cancel: &Cancel,
         span: &RequestSpan,
     ) -> Result<String> {
-        let task = self.find_task(params, client, span)?;
-        match task.wait(None, cancel) {
+        let task = self.find_task(params, client, span).await?;
+        match task.wait(None, cancel).await {
             TaskState::Done(result) => {
                 let related = json!({"io.modelcontextprotocol/related-task": {"taskId": task.id}});
                 Ok(format!(r#"{{"_meta":{related},{}"#, &result[1..]))
@@ -307,7 +329,7 @@ impl MemoryServer {
         }
     }
 
-    fn modern_task(
+    async fn modern_task(
         &self,
         method: &str,
         params: &Object<'_>,
@@ -319,7 +341,7 @@ impl MemoryServer {
             let reason = format!("the request does not declare {TASKS_EXTENSION}");
             return Err(JsonRpcError::new(MISSING_CAPABILITY, reason).with(needed));
         }
-        let task = self.find_task(params, client, span)?;
+        let task = self.find_task(params, client, span).await?;
         if method == "tasks/cancel" {
             task.cancel(self.0.now());
         }
@@ -341,10 +363,21 @@ impl MemoryServer {
     }
 }
 
-/// Runs `access` in a span for the store.
-fn in_store_span<T>(span: &RequestSpan, access: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Runs blocking `work` with the permits of the request. A panic continues in the caller.
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    limits::blocking(work).await.map_err(|failed| match failed.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        Err(_) => JsonRpcError::new(INTERNAL_ERROR, "internal error"),
+    })
+}
+
+/// Awaits `access` in a span for the store.
+async fn in_store_span<T>(
+    span: &RequestSpan,
+    access: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let part = span.part(STORE);
-    access().inspect_err(|failure| part.fail(code(failure)))
+    access.await.inspect_err(|failure| part.fail(code(failure)))
 }
 
 /// Returns the server's own tools for `tools/list`, rendered once.

@@ -105,8 +105,8 @@ struct App {
 }
 
 /// Serves `listener` until it is stopped, with one tenant for all clients. Fails if a TCP listener
-/// has no tokens. Blocking: it starts its own threads.
-pub fn run(
+/// has no tokens.
+pub async fn run(
     server: MemoryServer,
     listener: Listener,
     mut options: HttpOptions,
@@ -124,12 +124,12 @@ pub fn run(
         ..Tenant::new(server)
     };
     let events = tenant.server.0.events.clone();
-    serve(Arc::new(SingleTenant(tenant)), authentication, events, listener, options, stopped)
+    serve(Arc::new(SingleTenant(tenant)), authentication, events, listener, options, stopped).await
 }
 
 /// Like [`run`], for many tenants: `authenticator` determines the tenant of a request. The tokens,
 /// spools and links of the options are ignored.
-pub fn run_multi_tenant(
+pub async fn run_multi_tenant(
     tenants: Arc<dyn Tenants>,
     authenticator: Arc<Authenticator>,
     events: EventBus,
@@ -138,10 +138,10 @@ pub fn run_multi_tenant(
     stopped: StopSignal,
 ) -> std::io::Result<()> {
     let authentication = Authentication::Principals(authenticator);
-    serve(tenants, authentication, events, listener, options, stopped)
+    serve(tenants, authentication, events, listener, options, stopped).await
 }
 
-fn serve(
+async fn serve(
     tenants: Arc<dyn Tenants>,
     authentication: Authentication,
     events: EventBus,
@@ -172,7 +172,7 @@ fn serve(
     origins.extend(listener.origin());
     let guard = Guard { hosts: options.allowed_hosts, origins, tokens: None };
     let bounds = ServeLimits::new(options.connections, DRAIN_TIMEOUT);
-    lro_http::serve(move || router(state, &Arc::new(guard)), listener, bounds, stop)
+    lro_http::serve_async(router(state, &Arc::new(guard)), listener, bounds, stop).await
 }
 
 /// Every path with its exposure. The router is built from this list.

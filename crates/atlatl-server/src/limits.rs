@@ -1,17 +1,18 @@
 //! Capacity limits: permits owned by the work that uses them, and the memory quota.
 //!
-//! A client may disconnect while its request waits for a store. Work that has started on a blocking
-//! thread continues, so a permit is released when that work ends, not when the request does.
-//! Otherwise abandoned requests would accumulate threads without bound.
+//! A client may disconnect while its request runs. The request is dropped then, and with it what it
+//! awaits. Work on a blocking thread cannot be dropped after it has started, and a database needs a
+//! moment to cancel a statement, so such work holds the permits of the request until it has ended.
+//! Otherwise abandoned requests would accumulate threads and statements without bound.
 //!
 //! Memories are counted periodically and not with every write, since counting takes longer than
 //! writing. A tenant may exceed its quota by what all servers write within [`COUNT_TTL`].
 
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use atlatl_memory::StoreError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use atlatl_memory::{StoreError, WorkGuard, with_work_guard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::tools::response::ToolError;
@@ -33,14 +34,15 @@ struct Permits {
     tenant: OnceLock<OwnedSemaphorePermit>,
 }
 
-/// Runs a request that holds a permit of the server. Work that it passes to [`blocking`] holds the
-/// permit too.
+/// Runs a request that holds a permit of the server. Work that it passes to [`blocking`] or starts in
+/// a store holds the permit too.
 pub(crate) async fn with_permit<T>(
     server: OwnedSemaphorePermit,
     request: impl Future<Output = T>,
 ) -> T {
-    let permits = Permits { _server: server, tenant: OnceLock::new() };
-    PERMITS.scope(Arc::new(permits), request).await
+    let permits = Arc::new(Permits { _server: server, tenant: OnceLock::new() });
+    let request = with_work_guard(Arc::clone(&permits) as WorkGuard, request);
+    PERMITS.scope(permits, request).await
 }
 
 /// Adds a permit of the tenant to the current request.
@@ -81,7 +83,7 @@ pub(crate) async fn stream_read<T: Send + 'static>(
 }
 
 /// Runs `work`, which holds `permit` until it ends.
-pub(crate) async fn run_holding<P: Send + 'static, T: Send + 'static>(
+async fn run_holding<P: Send + 'static, T: Send + 'static>(
     permit: P,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -95,7 +97,11 @@ pub(crate) async fn run_holding<P: Send + 'static, T: Send + 'static>(
 
 /// A limit on the number of memories.
 #[derive(Default)]
-pub(crate) struct MemoryQuota(Mutex<State>);
+pub(crate) struct MemoryQuota {
+    state: Mutex<State>,
+    /// Held while the memories are counted, so that concurrent writers count once.
+    counting: AsyncMutex<()>,
+}
 
 #[derive(Default)]
 struct State {
@@ -105,29 +111,44 @@ struct State {
 }
 
 impl MemoryQuota {
-    /// Sets the limit.
-    pub(crate) fn set_limit(&self, max: Option<u64>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = State { max, counted: None };
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves one memory. Fails with the limit if it is reached.
-    pub(crate) fn take(
+    /// Sets the limit.
+    pub(crate) fn set_limit(&self, max: Option<u64>) {
+        *self.state() = State { max, counted: None };
+    }
+
+    /// Reserves one memory. Fails with the limit if it is reached. `count` is awaited if the last
+    /// count is too old.
+    pub(crate) async fn take(
         &self,
-        count: impl FnOnce() -> Result<u64, StoreError>,
+        count: impl Future<Output = Result<u64, StoreError>>,
     ) -> Result<(), ToolError> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(max) = state.max else { return Ok(()) };
-        let good = state.counted.filter(|(at, _)| at.elapsed() < COUNT_TTL);
-        let (at, there) = match good {
-            Some(counted) => counted,
-            None => (Instant::now(), count()?),
-        };
+        if let Some(taken) = self.take_counted() {
+            return taken;
+        }
+        let _counting = self.counting.lock().await;
+        if let Some(taken) = self.take_counted() {
+            return taken;
+        }
+        let at = Instant::now();
+        let counted = count.await?;
+        self.state().counted = Some((at, counted));
+        self.take_counted().unwrap_or(Ok(()))
+    }
+
+    /// Reserves one memory by the last count. Returns `None` if there is none that is recent.
+    fn take_counted(&self) -> Option<Result<(), ToolError>> {
+        let mut state = self.state();
+        let Some(max) = state.max else { return Some(Ok(())) };
+        let (at, there) = state.counted.filter(|(at, _)| at.elapsed() < COUNT_TTL)?;
         if there >= max {
-            state.counted = Some((at, there));
-            return Err(ToolError::QuotaExceeded(max));
+            return Some(Err(ToolError::QuotaExceeded(max)));
         }
         state.counted = Some((at, there + 1));
-        Ok(())
+        Some(Ok(()))
     }
 }
 
@@ -135,24 +156,29 @@ impl MemoryQuota {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_quota_is_enforced_and_the_store_is_not_counted_each_time() {
+    fn uncounted() -> impl Future<Output = Result<u64, StoreError>> {
+        async { unreachable!("there is no limit") }
+    }
+
+    #[tokio::test]
+    async fn the_quota_is_enforced_and_the_store_is_not_counted_each_time() {
         let room = MemoryQuota::default();
-        assert!(room.take(|| unreachable!("there is no bound")).is_ok());
+        assert!(room.take(uncounted()).await.is_ok());
         room.set_limit(Some(3));
-        let mut asked = 0;
-        let mut take = |there| {
-            room.take(|| {
-                asked += 1;
+        let asked = std::cell::Cell::new(0);
+        let count = |there| {
+            let asked = &asked;
+            async move {
+                asked.set(asked.get() + 1);
                 Ok(there)
-            })
+            }
         };
-        assert!(take(1).is_ok() && take(9).is_ok());
-        assert!(matches!(take(9), Err(ToolError::QuotaExceeded(3))));
-        assert_eq!(asked, 1);
+        assert!(room.take(count(1)).await.is_ok() && room.take(count(9)).await.is_ok());
+        assert!(matches!(room.take(count(9)).await, Err(ToolError::QuotaExceeded(3))));
+        assert_eq!(asked.get(), 1);
         room.set_limit(Some(0));
-        assert!(matches!(room.take(|| Ok(0)), Err(ToolError::QuotaExceeded(0))));
+        assert!(matches!(room.take(count(0)).await, Err(ToolError::QuotaExceeded(0))));
         room.set_limit(None);
-        assert!(room.take(|| unreachable!("there is no bound")).is_ok());
+        assert!(room.take(uncounted()).await.is_ok());
     }
 }

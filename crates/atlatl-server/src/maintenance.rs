@@ -1,13 +1,17 @@
 //! Maintenance tasks: `memory_expiry`, `index_repair`, `vector_index`, and `offload_cleanup` if all
 //! servers share the store of results.
 
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atlatl_memory::StoreError;
 use chrono::TimeDelta;
-use lro::MaintenanceTask;
+use futures_util::FutureExt;
+use tokio::task::AbortHandle;
 
 use crate::event::ServerEventKind;
+use crate::limits;
 use crate::server::MemoryServer;
 use crate::tools::Tool;
 
@@ -15,110 +19,152 @@ const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 /// The interval between checks of the vector index.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
-/// The maximum duration of one run, which a stopping server waits for.
+/// The maximum duration of one run.
 const INDEX_RUN_LIMIT: Duration = Duration::from_secs(3);
 /// The number of memories deleted per transaction.
 const EXPIRY_BATCH_LEN: usize = 500;
 
+/// The maintenance tasks of a server. They end when this is dropped; a task can be interrupted at any
+/// step.
+#[derive(Debug, Default)]
+pub struct MaintenanceTasks(Vec<AbortHandle>);
+
+impl MaintenanceTasks {
+    /// Adds a task that runs now and then at every interval. A panic ends a run only.
+    pub fn every<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        interval: Duration,
+        run: impl Fn() -> F + Send + 'static,
+    ) {
+        let task = tokio::spawn(async move {
+            loop {
+                let _ = AssertUnwindSafe(run()).catch_unwind().await;
+                tokio::time::sleep(interval).await;
+            }
+        });
+        self.0.push(task.abort_handle());
+    }
+}
+
+impl Drop for MaintenanceTasks {
+    fn drop(&mut self) {
+        for task in &self.0 {
+            task.abort();
+        }
+    }
+}
+
 impl MemoryServer {
-    /// Starts the tasks. They end when the returned handles are dropped.
-    pub fn start_maintenance(&self) -> std::io::Result<Vec<MaintenanceTask>> {
+    /// Starts the tasks on the current runtime. They end when the returned handle is dropped.
+    pub fn start_maintenance(&self) -> MaintenanceTasks {
         let (expiry, repair, index, cleanup) =
             (self.clone(), self.clone(), self.clone(), self.clone());
-        let mut house = vec![
-            MaintenanceTask::every(HOUR, move || expiry.memory_expiry())?,
-            MaintenanceTask::every(DAY, move || repair.index_repair())?,
-            MaintenanceTask::every(INDEX_INTERVAL, move || index.vector_index())?,
-        ];
+        let mut tasks = MaintenanceTasks::default();
+        tasks.every(HOUR, move || memory_expiry(expiry.clone()));
+        tasks.every(DAY, move || index_repair(repair.clone()));
+        tasks.every(INDEX_INTERVAL, move || vector_index(index.clone()));
         if let Some(interval) = self.0.cleanup {
-            house
-                .push(MaintenanceTask::every(interval, move || cleanup.offload_cleanup(interval))?);
+            tasks.every(interval, move || offload_cleanup(cleanup.clone(), interval));
         }
-        Ok(house)
+        tasks
     }
 
     /// Runs the due tasks now, unless another process did recently. It is used for tenants, which
     /// have no tasks of their own.
-    pub fn tidy(&self) {
-        self.memory_expiry();
-        self.index_repair();
+    pub async fn tidy(&self) {
+        memory_expiry(self.clone()).await;
+        index_repair(self.clone()).await;
         if let Some(interval) = self.0.cleanup {
-            self.offload_cleanup(interval);
+            offload_cleanup(self.clone(), interval).await;
         }
     }
 
     /// Updates the vector index, in the same way.
-    pub fn index_vectors(&self) {
-        self.vector_index();
-    }
-
-    /// Spec L2: deletes expired results, and publishes an event for each.
-    fn offload_cleanup(&self, interval: Duration) {
-        let Some(interceptor) = &self.0.interceptor else { return };
-        self.run_leased("offload_cleanup", interval, || {
-            // All tools share one spool.
-            let swept = interceptor.offloader(Tool::Recall.name()).sweep((self.0.clock)().now);
-            let swept = swept.map_err(|error| StoreError::Engine(error.into()))?;
-            Ok(swept.expired.len() as u64)
-        });
-    }
-
-    /// Deletes expired memories.
-    fn memory_expiry(&self) {
-        self.run_leased("memory_expiry", HOUR, || {
-            let mut removed = 0;
-            loop {
-                let gone = self.0.store.expire((self.0.clock)().now, EXPIRY_BATCH_LEN)?;
-                for id in &gone {
-                    self.0.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
-                }
-                removed += gone.len() as u64;
-                if gone.len() < EXPIRY_BATCH_LEN {
-                    return Ok(removed);
-                }
-            }
-        });
-    }
-
-    /// Repairs inconsistent indexes.
-    fn index_repair(&self) {
-        self.run_leased("index_repair", DAY, || {
-            let repaired = self.0.store.repair()?;
-            Ok(repaired.missing + repaired.orphaned)
-        });
-    }
-
-    /// Updates a vector index that writers do not update. If none is behind, nothing is written or
-    /// published.
-    fn vector_index(&self) {
-        if !matches!(self.0.store.is_index_behind(), Ok(true)) {
-            return;
-        }
-        self.run_leased("vector_index", INDEX_INTERVAL, || {
-            let (begun, mut done) = (Instant::now(), 0);
-            while begun.elapsed() < INDEX_RUN_LIMIT {
-                match self.0.store.advance_index()? {
-                    0 => break,
-                    more => done += more,
-                }
-            }
-            Ok(done)
-        });
+    pub async fn index_vectors(&self) {
+        vector_index(self.clone()).await;
     }
 
     /// Runs `task`, unless another process did less than half an interval ago.
-    fn run_leased(
+    async fn run_leased(
         &self,
         task: &'static str,
         interval: Duration,
-        run: impl Fn() -> Result<u64, StoreError>,
+        run: impl Future<Output = Result<u64, StoreError>>,
     ) {
         let now = (self.0.clock)().now;
         let lease = TimeDelta::from_std(interval / 2).unwrap_or_default();
-        if !matches!(self.0.store.lease(task, now, now + lease), Ok(true)) {
+        if !matches!(self.0.store.lease(task, now, now + lease).await, Ok(true)) {
             return;
         }
-        let acted_on = run().ok();
+        let acted_on = run.await.ok();
         self.0.events.publish(None, ServerEventKind::CustodialTaskFinished { task, acted_on });
     }
+}
+
+/// Spec L2: deletes expired results, and publishes an event for each.
+async fn offload_cleanup(server: MemoryServer, interval: Duration) {
+    if server.0.interceptor.is_none() {
+        return;
+    }
+    let sweep = async {
+        let inner = Arc::clone(&server.0);
+        let swept = limits::blocking(move || {
+            // All tools share one spool.
+            let offloader = inner.interceptor.as_ref()?.offloader(Tool::Recall.name());
+            Some(offloader.sweep((inner.clock)().now))
+        });
+        match swept.await {
+            Ok(Some(Ok(swept))) => Ok(swept.expired.len() as u64),
+            Ok(Some(Err(error))) => Err(StoreError::Engine(error.into())),
+            Ok(None) => Ok(0),
+            Err(error) => Err(StoreError::Engine(error.into())),
+        }
+    };
+    server.run_leased("offload_cleanup", interval, sweep).await;
+}
+
+/// Deletes expired memories.
+async fn memory_expiry(server: MemoryServer) {
+    let expire = async {
+        let mut removed = 0;
+        loop {
+            let gone = server.0.store.expire((server.0.clock)().now, EXPIRY_BATCH_LEN).await?;
+            for id in &gone {
+                server.0.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
+            }
+            removed += gone.len() as u64;
+            if gone.len() < EXPIRY_BATCH_LEN {
+                return Ok(removed);
+            }
+        }
+    };
+    server.run_leased("memory_expiry", HOUR, expire).await;
+}
+
+/// Repairs inconsistent indexes.
+async fn index_repair(server: MemoryServer) {
+    let repair = async {
+        let repaired = server.0.store.repair().await?;
+        Ok(repaired.missing + repaired.orphaned)
+    };
+    server.run_leased("index_repair", DAY, repair).await;
+}
+
+/// Updates a vector index that writers do not update. If none is behind, nothing is written or
+/// published.
+async fn vector_index(server: MemoryServer) {
+    if !matches!(server.0.store.is_index_behind().await, Ok(true)) {
+        return;
+    }
+    let advance = async {
+        let (begun, mut done) = (Instant::now(), 0);
+        while begun.elapsed() < INDEX_RUN_LIMIT {
+            match server.0.store.advance_index().await? {
+                0 => break,
+                more => done += more,
+            }
+        }
+        Ok(done)
+    };
+    server.run_leased("vector_index", INDEX_INTERVAL, advance).await;
 }

@@ -32,9 +32,9 @@ enum ResourceFormat {
 
 impl MemoryServer {
     /// Lists memories as resources, newest first.
-    pub(crate) fn resources(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
+    pub(crate) async fn resources(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let now = self.0.now();
-        let signer = self.0.signer().map_err(|error| internal_error(&error))?;
+        let signer = self.0.signer().await.map_err(|error| internal_error(&error))?;
         let after = match params.text("cursor") {
             None => None,
             Some(cursor) => match cursor::read(signer, CURSOR_SCOPE, &cursor, now) {
@@ -53,6 +53,7 @@ impl MemoryServer {
             .0
             .store
             .list(&Filter::default(), order, after.as_ref(), PAGE_LEN, now)
+            .await
             .map_err(|error| internal_error(&error))?;
         let resources: Vec<Value> = listed.memories.iter().map(resource).collect();
         let mut result = json!({"resources": resources});
@@ -83,7 +84,7 @@ impl MemoryServer {
         .to_string()
     }
 
-    pub(crate) fn read_resource(
+    pub(crate) async fn read_resource(
         &self,
         params: &Object<'_>,
         era: ProtocolGeneration,
@@ -95,7 +96,7 @@ impl MemoryServer {
             JsonRpcError::new(code, "memory not found").with(json!({"uri": uri}))
         };
         let (id, form) = parse_uri(&uri).ok_or_else(missing)?;
-        let memory = self.0.memory(&id).map_err(|error| internal_error(&error))?;
+        let memory = self.0.memory(&id).await.map_err(|error| internal_error(&error))?;
         let memory = memory.ok_or_else(missing)?;
         let (mime, text) = match form {
             ResourceFormat::Markdown => ("text/markdown", memory.to_markdown()),
@@ -144,7 +145,7 @@ impl MemoryServer {
         .to_string()
     }
 
-    pub(crate) fn prompt(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
+    pub(crate) async fn prompt(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let wrong = |message: &str| JsonRpcError::new(INVALID_PARAMS, message);
         if params.text("name").as_deref() != Some(PROMPT_NAME) {
             return Err(wrong("unknown prompt"));
@@ -158,8 +159,12 @@ impl MemoryServer {
             }
         };
         let request = RecallRequest::new(&*topic, self.0.now());
-        let context =
-            self.0.prompt.context(&request, budget).map_err(|error| internal_error(&error))?;
+        let context = self
+            .0
+            .prompt
+            .context(&request, budget)
+            .await
+            .map_err(|error| internal_error(&error))?;
         let (included, total) = (context.included, context.results.total_matches);
         let text = if included == 0 {
             format!("No memories about: {topic}")
@@ -174,7 +179,7 @@ impl MemoryServer {
 
     /// Completes what was typed so far: ids of memories for a resource template, titles for the
     /// topic of the prompt, nothing for anything else.
-    pub(crate) fn complete(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
+    pub(crate) async fn complete(&self, params: &Object<'_>) -> Result<String, JsonRpcError> {
         let wrong = |message: &str| JsonRpcError::new(INVALID_PARAMS, message);
         let about = params.clone().at(&["ref"]).ok_or_else(|| wrong("missing ref"))?;
         let argument = params.clone().at(&["argument"]).ok_or_else(|| wrong("missing argument"))?;
@@ -189,12 +194,15 @@ impl MemoryServer {
                 .0
                 .store
                 .ids(&first, &last, MAX_COMPLETIONS)
+                .await
                 .map_err(|error| internal_error(&error))?;
             values.extend(ids.iter().map(|id| Value::from(id.as_str())));
         } else if template || topic {
             let mut request = RecallRequest::new(&*typed, self.0.now());
             request.limit = Some(MAX_COMPLETIONS);
-            for hit in self.0.recall.recall(&request).map_err(|error| internal_error(&error))? {
+            for hit in
+                self.0.recall.recall(&request).await.map_err(|error| internal_error(&error))?
+            {
                 let value = if template {
                     hit.memory.id.as_str().to_owned()
                 } else {

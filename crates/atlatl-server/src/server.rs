@@ -14,7 +14,7 @@ use lro::mcp::{Interceptor, Tools};
 use super::client::{ClientInfo, Transport};
 use super::limits::MemoryQuota;
 use crate::event::EventBus;
-use crate::signing::{Signer, StoreSigner};
+use crate::signing::{SignedLinks, Signer, StoreSigner};
 use crate::tasks::{TaskSlots, Tasks};
 use crate::tools::response::ToolError;
 
@@ -41,8 +41,8 @@ pub struct MemoryServerConfig {
     pub threshold_tokens: u32,
     /// Spec P1: whether HTTP clients can open the files of this server.
     pub shared_filesystem: bool,
-    /// Whether stored results are delivered as signed links.
-    pub links: bool,
+    /// The signed links by which stored results are delivered, if they are.
+    pub links: Option<Arc<SignedLinks>>,
     /// The interval at which stored results of all servers are cleaned up, by one server at a time.
     pub cleanup: Option<Duration>,
     /// The token estimator.
@@ -71,7 +71,7 @@ impl MemoryServerConfig {
             extraction: None,
             threshold_tokens: 0,
             shared_filesystem: false,
-            links: false,
+            links: None,
             cleanup: None,
             estimate,
             events: EventBus::new(clock),
@@ -97,7 +97,7 @@ pub(crate) struct ServerInner {
     pub(crate) extraction: Option<Tools>,
     pub(crate) threshold_tokens: u32,
     shared_filesystem: bool,
-    links: bool,
+    links: Option<Arc<SignedLinks>>,
     pub(crate) cleanup: Option<Duration>,
     pub(crate) events: EventBus,
     pub(crate) clock: fn() -> IdSeed,
@@ -121,10 +121,10 @@ pub(crate) enum Delivery {
 impl MemoryServer {
     /// Creates a server. With an embedder it starts to make missing vectors. The store need not be
     /// reachable yet.
-    pub fn new(config: MemoryServerConfig) -> Self {
+    pub async fn new(config: MemoryServerConfig) -> Self {
         let signer = StoreSigner::new(config.store.clone());
         // If the store is reachable, its secret is read before the first request.
-        let _ = signer.get();
+        let _ = signer.get().await;
         let recall = RecallService::new(config.store.clone(), config.embedder.clone());
         let backfill = config.embedder.clone().and_then(|embedder| {
             // Vectors may lag; a recall reports how it ranked.
@@ -163,17 +163,23 @@ impl MemoryServer {
 
 impl ServerInner {
     /// Returns the signer of client-held state. Its key is in the store, which may be unreachable.
-    pub(crate) fn signer(&self) -> Result<&Signer, StoreError> {
-        self.signer.get()
+    pub(crate) async fn signer(&self) -> Result<&Signer, StoreError> {
+        self.signer.get().await
+    }
+
+    /// Reads the key of signed links, which are created on blocking threads. Without it a stored
+    /// result is delivered without a link.
+    pub(crate) async fn load_link_key(&self) {
+        if let Some(links) = &self.links {
+            let _ = links.load_key().await;
+        }
     }
 
     /// Reserves quota for one memory.
-    pub(crate) fn reserve_memory(&self) -> Result<(), ToolError> {
-        self.quota.take(|| {
-            let mut any = Filter::default();
-            any.status = None;
-            self.store.count(&any, self.now())
-        })
+    pub(crate) async fn reserve_memory(&self) -> Result<(), ToolError> {
+        let mut any = Filter::default();
+        any.status = None;
+        self.quota.take(self.store.count(&any, self.now())).await
     }
 
     /// Returns the current time with the precision of a cursor, so that all pages agree.
@@ -191,7 +197,7 @@ impl ServerInner {
     /// `docs/concepts/offloading.md`.
     pub(crate) fn delivery(&self, client: ClientInfo) -> Delivery {
         let within_reach =
-            client.transport == Transport::Stdio || self.shared_filesystem || self.links;
+            client.transport == Transport::Stdio || self.shared_filesystem || self.links.is_some();
         match self.interceptor {
             // A client that offloads itself gets everything inline.
             _ if client.proxy => Delivery::Whole,

@@ -42,12 +42,17 @@ impl StoreSigner {
     }
 
     /// Returns the signer. The key is read from the store once.
-    pub(crate) fn get(&self) -> Result<&Signer, StoreError> {
+    pub(crate) async fn get(&self) -> Result<&Signer, StoreError> {
         if let Some(signer) = self.signer.get() {
             return Ok(signer);
         }
-        let signer = Signer::new(self.store.secret()?);
+        let signer = Signer::new(self.store.secret().await?);
         Ok(self.signer.get_or_init(|| signer))
+    }
+
+    /// Returns the signer, if its key was read.
+    fn loaded(&self) -> Option<&Signer> {
+        self.signer.get()
     }
 }
 
@@ -129,6 +134,11 @@ impl SignedLinks {
         Self { tenant: tenant.to_owned(), base, signer: StoreSigner::new(store) }
     }
 
+    /// Reads the key from the store, unless it was read before. Links can be created from then on.
+    pub async fn load_key(&self) -> Result<(), StoreError> {
+        self.signer.get().await.map(drop)
+    }
+
     /// Returns the tenant that the last path segment claims.
     pub fn claimed_tenant(part: &str) -> Option<String> {
         let mut parts = part.split('.');
@@ -141,7 +151,7 @@ impl SignedLinks {
     }
 
     /// Verifies the last path segment of a link to the result `id`.
-    pub fn verify(
+    pub async fn verify(
         &self,
         id: ResultId,
         part: &str,
@@ -158,7 +168,7 @@ impl SignedLinks {
             return Ok(SignedUrl::Invalid);
         };
         // The text is verified as written: a time with a plus or a leading zero was never signed.
-        if !self.signer.get()?.is_valid_signature(
+        if !self.signer.get().await?.is_valid_signature(
             LINK_PURPOSE,
             &self.signed_text(id, until),
             signature,
@@ -182,7 +192,7 @@ impl LinkProvider for SignedLinks {
     fn link(&self, id: ResultId, now: DateTime<Utc>) -> Option<String> {
         let until = (now + LINK_TTL).timestamp().to_string();
         let signature =
-            self.signer.get().ok()?.signature(LINK_PURPOSE, &self.signed_text(id, &until));
+            self.signer.loaded()?.signature(LINK_PURPOSE, &self.signed_text(id, &until));
         let (base, tenant) = (&self.base, self.encoded());
         Some(format!("{base}/v1/offloads/{id}/{tenant}.{until}.{signature}"))
     }
@@ -191,6 +201,7 @@ impl LinkProvider for SignedLinks {
 #[cfg(test)]
 mod tests {
     use atlatl_memory::SqliteStore;
+    use atlatl_memory::contract::BlockOn;
 
     use super::*;
 
@@ -215,7 +226,9 @@ mod tests {
 
     fn links(tenant: &str, home: &std::path::Path) -> SignedLinks {
         let store = SqliteStore::open(&home.join("memory.db")).expect("a store");
-        SignedLinks::new(Arc::new(store), tenant, "https://memory.example/")
+        let links = SignedLinks::new(Arc::new(store), tenant, "https://memory.example/");
+        links.load_key().wait().expect("a store");
+        links
     }
 
     #[test]
@@ -229,7 +242,7 @@ mod tests {
         let (named, part) = rest.split_once('/').expect("two parts");
         assert_eq!(named, id.to_string());
         let verify = |links: &SignedLinks, id, part: &str, after| {
-            links.verify(id, part, now + TimeDelta::seconds(after)).expect("a store")
+            links.verify(id, part, now + TimeDelta::seconds(after)).wait().expect("a store")
         };
         // Another process has the same store.
         let other = links("ann", home.path());

@@ -1,14 +1,14 @@
 //! The stdio transport: one client on a pair of streams.
 //!
-//! The reader never waits for a response: requests beyond the running ones are queued, and a
-//! separate thread writes immediate responses. A ping is answered and a cancellation is received
+//! A thread reads, and never waits for a response: requests beyond the running ones are queued, and
+//! a separate task writes immediate responses. A ping is answered and a cancellation is received
 //! under any load.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{Read, Write};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lro_query::Cancel;
 use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
@@ -16,6 +16,11 @@ use lro_wire::{
     INTERNAL_ERROR, INVALID_REQUEST, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages,
     PARSE_ERROR,
 };
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::client::{ClientInfo, Transport};
 use crate::dispatch::{check_envelope, is_immediate};
@@ -37,18 +42,38 @@ struct Request {
     line: String,
     id: Id,
     client: ClientInfo,
-    cancel: Cancel,
+    cancellation: Cancellation,
+}
+
+/// Cancels a request.
+#[derive(Clone, Default)]
+struct Cancellation {
+    /// Stops the workers of extraction tools.
+    flag: Cancel,
+    /// Drops the request, and with it what it awaits.
+    signal: Arc<Notify>,
+}
+
+impl Cancellation {
+    fn cancel(&self) {
+        self.flag.cancel();
+        self.signal.notify_one();
+    }
 }
 
 impl Request {
     /// Returns the response, unless the request was cancelled.
-    fn response(&self, server: &MemoryServer) -> Option<String> {
-        if self.cancel.is_cancelled() {
+    async fn response(&self, server: &MemoryServer) -> Option<String> {
+        let flag = &self.cancellation.flag;
+        if flag.is_cancelled() {
             return None;
         }
         let message = Message::read(&self.line)?;
-        let answer = server.answer(&message, self.client, &self.cancel);
-        (!self.cancel.is_cancelled()).then(|| match answer {
+        let answer = tokio::select! {
+            answer = server.answer(&message, self.client, flag) => answer,
+            () = self.cancellation.signal.notified() => return None,
+        };
+        (!flag.is_cancelled()).then(|| match answer {
             Ok(result) => self.id.response(result),
             Err(failure) => failure.response(&self.id),
         })
@@ -59,15 +84,15 @@ impl Request {
 #[derive(Default)]
 struct Requests {
     state: Mutex<State>,
-    finished_signal: Condvar,
+    finished_signal: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    cancels: HashMap<IdKey, Cancel>,
+    cancels: HashMap<IdKey, Cancellation>,
     queue: VecDeque<Request>,
     queued_bytes: usize,
-    /// The number of threads that answer requests.
+    /// The number of tasks that answer requests.
     running: usize,
     /// The number of immediate responses not written yet.
     immediate: usize,
@@ -75,7 +100,7 @@ struct State {
 
 /// The outcome of submitting a request.
 enum Submission {
-    /// It gets a thread.
+    /// It gets a task.
     Run(Request),
     Queued,
     /// The queue is full.
@@ -94,7 +119,7 @@ impl Requests {
         if !runs && (state.queue.len() >= MAX_QUEUED || bytes > MAX_QUEUED_BYTES) {
             return Submission::Refused(request);
         }
-        state.cancels.insert(request.id.key(), request.cancel.clone());
+        state.cancels.insert(request.id.key(), request.cancellation.clone());
         if runs {
             state.running += 1;
             return Submission::Run(request);
@@ -104,7 +129,7 @@ impl Requests {
         Submission::Queued
     }
 
-    /// Records that a request was answered. Returns the next request for its thread, which ends
+    /// Records that a request was answered. Returns the next request for its task, which ends
     /// without one.
     fn finish(&self, key: &IdKey) -> Option<Request> {
         let mut state = self.lock();
@@ -115,7 +140,7 @@ impl Requests {
             None => state.running -= 1,
         }
         drop(state);
-        self.finished_signal.notify_all();
+        self.finished_signal.notify_waiters();
         next
     }
 
@@ -131,21 +156,22 @@ impl Requests {
             state.cancels.remove(key);
         }
         drop(state);
-        self.finished_signal.notify_all();
+        self.finished_signal.notify_waiters();
     }
 
-    fn wait(&self, until: Instant) {
-        let mut state = self.lock();
-        while !state.cancels.is_empty() || state.immediate > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
+    /// Waits until every response is written.
+    async fn wait(&self) {
+        loop {
+            // Registered before the state is read, so that no change is missed.
+            let mut finished = pin!(self.finished_signal.notified());
+            finished.as_mut().enable();
+            {
+                let state = self.lock();
+                if state.cancels.is_empty() && state.immediate == 0 {
+                    return;
+                }
             }
-            state = self
-                .finished_signal
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            finished.await;
         }
     }
 }
@@ -160,29 +186,35 @@ enum ImmediateResponse {
 struct Connection<W> {
     server: MemoryServer,
     requests: Arc<Requests>,
-    immediate: SyncSender<ImmediateResponse>,
+    immediate: Sender<ImmediateResponse>,
     output: Arc<Mutex<W>>,
+    runtime: Handle,
 }
 
 /// Serves the client until it closes its end.
-pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send + 'static) {
-    let (immediate, written) = sync_channel(MAX_IMMEDIATE);
+pub async fn serve(
+    server: &MemoryServer,
+    input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) {
+    let (immediate, written) = channel(MAX_IMMEDIATE);
     let connection = Connection {
         server: server.clone(),
         requests: Arc::default(),
         immediate,
         output: Arc::new(Mutex::new(output)),
+        runtime: Handle::current(),
     };
-    let writer = {
-        let (server, requests) = (server.clone(), Arc::clone(&connection.requests));
-        let output = Arc::clone(&connection.output);
-        let write = move || write_brief(&server, &requests, &output, &written);
-        std::thread::Builder::new().name("brief".to_owned()).spawn(write)
-    };
-    if writer.is_err() {
-        // Without a thread nothing can be answered.
-        return;
-    }
+    let (requests, output) = (Arc::clone(&connection.requests), Arc::clone(&connection.output));
+    tokio::spawn(write_immediate(server.clone(), Arc::clone(&requests), output, written));
+    // It ends with the input. Without a thread nothing can be answered.
+    let _ = spawn_blocking(move || read(&connection, input)).await;
+    // Running requests are dropped after that.
+    let _ = timeout(SHUTDOWN_TIMEOUT, requests.wait()).await;
+}
+
+/// Reads messages until the input ends. Blocking.
+fn read<W: Write + Send + 'static>(connection: &Connection<W>, input: impl Read) {
     let mut client = ClientInfo::new(ProtocolGeneration::Sessions, Transport::Stdio);
     let mut lines = Lines::new(input);
     while let Ok(Some(line)) = lines.next() {
@@ -219,7 +251,6 @@ pub fn serve(server: &MemoryServer, input: impl Read, output: impl Write + Send 
             ),
         }
     }
-    connection.requests.wait(Instant::now() + SHUTDOWN_TIMEOUT);
 }
 
 impl<W: Write + Send + 'static> Connection<W> {
@@ -246,8 +277,12 @@ impl<W: Write + Send + 'static> Connection<W> {
             }
             *client
         };
-        let request =
-            Request { line: text.to_owned(), id, client: asks, cancel: Cancel::default() };
+        let request = Request {
+            line: text.to_owned(),
+            id,
+            client: asks,
+            cancellation: Cancellation::default(),
+        };
         if is_immediate(message) {
             self.write_soon(ImmediateResponse::Request(request));
             return;
@@ -263,16 +298,15 @@ impl<W: Write + Send + 'static> Connection<W> {
         }
     }
 
-    /// Answers `request` on a new thread, and then queued ones.
+    /// Answers `request` in a new task, and then queued ones.
     fn run(&self, request: Request) {
-        let id = request.id.clone();
         let (server, output) = (self.server.clone(), Arc::clone(&self.output));
         let requests = Arc::clone(&self.requests);
-        let spawned = std::thread::Builder::new().name("request".to_owned()).spawn(move || {
+        self.runtime.spawn(async move {
             let mut request = request;
             loop {
-                if let Some(line) = request.response(&server) {
-                    write(&output, &line);
+                if let Some(line) = request.response(&server).await {
+                    write(&output, line).await;
                 }
                 match requests.finish(&request.id.key()) {
                     Some(next) => request = next,
@@ -280,11 +314,6 @@ impl<W: Write + Send + 'static> Connection<W> {
                 }
             }
         });
-        if spawned.is_err() {
-            // Nothing is queued, because fewer threads are running than allowed.
-            drop(self.requests.finish(&id.key()));
-            self.say(JsonRpcError::new(INTERNAL_ERROR, "cannot start a thread").response(&id));
-        }
     }
 
     fn say(&self, line: String) {
@@ -295,31 +324,36 @@ impl<W: Write + Send + 'static> Connection<W> {
         self.requests.lock().immediate += 1;
         // Blocks only if the client has left very many responses unread. The receiver lives as long
         // as this.
-        let _ = self.immediate.send(immediate);
+        let _ = self.immediate.blocking_send(immediate);
     }
 }
 
-fn write_brief<W: Write>(
-    server: &MemoryServer,
-    requests: &Requests,
-    output: &Mutex<W>,
-    written: &Receiver<ImmediateResponse>,
+async fn write_immediate<W: Write + Send + 'static>(
+    server: MemoryServer,
+    requests: Arc<Requests>,
+    output: Arc<Mutex<W>>,
+    mut written: Receiver<ImmediateResponse>,
 ) {
-    while let Ok(immediate) = written.recv() {
+    while let Some(immediate) = written.recv().await {
         let line = match immediate {
             ImmediateResponse::Line(line) => Some(line),
-            ImmediateResponse::Request(request) => request.response(server),
+            ImmediateResponse::Request(request) => request.response(&server).await,
         };
         if let Some(line) = line {
-            write(output, &line);
+            write(&output, line).await;
         }
         requests.lock().immediate -= 1;
-        requests.finished_signal.notify_all();
+        requests.finished_signal.notify_waiters();
     }
 }
 
-fn write<W: Write>(output: &Mutex<W>, line: &str) {
-    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+/// Writes a line on a blocking thread, because the client may not read.
+async fn write<W: Write + Send + 'static>(output: &Arc<Mutex<W>>, line: String) {
+    let output = Arc::clone(output);
     // A closed client is detected by the reader.
-    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+    let _ = spawn_blocking(move || {
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(output, "{line}").and_then(|()| output.flush())
+    })
+    .await;
 }

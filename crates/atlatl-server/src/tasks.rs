@@ -7,20 +7,23 @@
 mod calls;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use lro_query::Cancel;
 use lro_wire::{INTERNAL_ERROR, JsonRpcError};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// The maximum number of tasks.
 const MAX_TASKS: usize = 256;
 /// The maximum number of running tasks per server.
 const MAX_RUNNING_PER_SERVER: usize = 32;
-/// The maximum number of running tasks per process. Each has a thread.
+/// The maximum number of running tasks per process.
 const MAX_RUNNING_TASKS: usize = 64;
 /// The maximum size of all results.
 const MAX_RESULT_BYTES: usize = 256 << 20;
@@ -72,7 +75,9 @@ pub(crate) struct Task {
     state: Mutex<TaskState>,
     /// The time of the last state change.
     updated: Mutex<DateTime<Utc>>,
-    changed: Condvar,
+    changed: Notify,
+    /// Ends the call.
+    call: OnceLock<AbortHandle>,
 }
 
 #[derive(Debug, Clone)]
@@ -107,7 +112,7 @@ impl Tasks {
     /// Registers a task, unless there are too many.
     fn admit(&self, task: &Arc<Task>, now: DateTime<Utc>) -> Result<TaskSlot, JsonRpcError> {
         let mut by_id = self.by_id();
-        // A running task counts even after its time to live, since its thread exists.
+        // A running task counts even after its time to live.
         by_id.retain(|_, task| task.is_working() || !task.is_expired(now));
         let running = by_id.values().filter(|task| task.is_working()).count();
         let result_bytes: usize = by_id.values().map(|task| task.bytes()).sum();
@@ -154,13 +159,17 @@ impl Task {
         if working {
             *now = state;
             *self.updated.lock().unwrap_or_else(PoisonError::into_inner) = at;
-            self.changed.notify_all();
+            self.changed.notify_waiters();
         }
         working
     }
 
     pub(crate) fn cancel(&self, at: DateTime<Utc>) -> bool {
-        self.end(TaskState::Cancelled, at)
+        let cancelled = self.end(TaskState::Cancelled, at);
+        if cancelled && let Some(call) = self.call.get() {
+            call.abort();
+        }
+        cancelled
     }
 
     fn updated(&self) -> DateTime<Utc> {
@@ -168,19 +177,21 @@ impl Task {
     }
 
     /// Waits until the task has ended, the timeout has passed, or the request is cancelled.
-    pub(crate) fn wait(&self, timeout: Option<Duration>, cancel: &Cancel) -> TaskState {
+    pub(crate) async fn wait(&self, timeout: Option<Duration>, cancel: &Cancel) -> TaskState {
         let until = timeout.map(|timeout| Instant::now() + timeout);
-        let mut state = self.locked();
-        while matches!(*state, TaskState::Working) && !cancel.is_cancelled() {
+        loop {
+            // Registered before the state is read, so that no change is missed.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let state = self.state();
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                break;
+            let is_over = left == Some(Duration::ZERO) || cancel.is_cancelled();
+            if is_over || !matches!(state, TaskState::Working) {
+                return state;
             }
             let poll = left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
-            state =
-                self.changed.wait_timeout(state, poll).unwrap_or_else(PoisonError::into_inner).0;
+            let _ = tokio::time::timeout(poll, changed).await;
         }
-        state.clone()
     }
 
     /// Returns the task in the form of 2025-11-25.

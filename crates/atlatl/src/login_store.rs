@@ -1,6 +1,6 @@
 //! The user's directory of stored logins, and how a stored login is shown.
 
-use atlatl_login::{Login, LoginError, Logins};
+use atlatl_login::{Login, Logins};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use url::Url;
@@ -25,17 +25,6 @@ pub(crate) fn parse_server_url(text: &str) -> Result<Url, Error> {
                 .with_hint("https://mcp.example.com/mcp"))
         }
     }
-}
-
-/// Runs a login operation to its end on a runtime of its own.
-pub(crate) fn block_on<T>(
-    operation: impl Future<Output = Result<T, LoginError>>,
-) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::failure(format!("cannot start the async runtime: {error}")))?;
-    Ok(runtime.block_on(operation)?)
 }
 
 /// A stored login as the commands print it.

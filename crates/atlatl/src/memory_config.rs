@@ -41,34 +41,37 @@ pub(crate) enum StoreLocation {
 }
 
 /// Opens the store, and creates it if it does not exist.
-pub(crate) fn open(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    open_at(store_location(settings)?, settings)
+pub(crate) async fn open(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    open_at(store_location(settings)?, settings).await
 }
 
-fn open_at(location: StoreLocation, settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+async fn open_at(
+    location: StoreLocation,
+    settings: &Settings,
+) -> Result<Arc<dyn MemoryStore>, Error> {
     Ok(match location {
         StoreLocation::File(path) => Arc::new(SqliteStore::open(&path)?),
         StoreLocation::Database(database) => {
-            database.ready().map_err(database_error)?;
+            database.ready().await.map_err(database_error)?;
             tenant(&database, settings)?
         }
     })
 }
 
 /// Opens the store for a server, which starts even if the database is not reachable yet.
-pub(crate) fn open_for_server(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+pub(crate) async fn open_for_server(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
     let database = match store_location(settings)? {
         StoreLocation::Database(database) => database,
-        file @ StoreLocation::File(_) => return open_at(file, settings),
+        file @ StoreLocation::File(_) => return open_at(file, settings).await,
     };
-    check_database(&database)?;
+    check_database(&database).await?;
     tenant(&database, settings)
 }
 
 /// Checks a database for a server. If it is not reachable yet, prints a note; any other problem is an
 /// error.
-pub(crate) fn check_database(database: &Postgres) -> Result<(), Error> {
-    match database.ready() {
+pub(crate) async fn check_database(database: &Postgres) -> Result<(), Error> {
+    match database.ready().await {
         Ok(()) => Ok(()),
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
             let why = with_causes(&error);
@@ -80,11 +83,13 @@ pub(crate) fn check_database(database: &Postgres) -> Result<(), Error> {
 }
 
 /// Opens the store if it exists. For commands that only read.
-pub(crate) fn open_existing(settings: &Settings) -> Result<Option<Arc<dyn MemoryStore>>, Error> {
+pub(crate) async fn open_existing(
+    settings: &Settings,
+) -> Result<Option<Arc<dyn MemoryStore>>, Error> {
     match store_location(settings)? {
         StoreLocation::File(path) if matches!(path.try_exists(), Ok(false)) => Ok(None),
         // Other errors are reported by the store itself.
-        location => open_at(location, settings).map(Some),
+        location => open_at(location, settings).await.map(Some),
     }
 }
 
@@ -115,8 +120,8 @@ pub(crate) fn database_error(error: StoreError) -> Error {
 }
 
 /// Opens the store for a command that needs a stored memory. It is an error if there is none.
-pub(crate) fn open_required(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    open_existing(settings)?.ok_or_else(|| {
+pub(crate) async fn open_required(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
+    open_existing(settings).await?.ok_or_else(|| {
         Error::failure("no memory is stored yet").with_hint("atlatl memory add TEXT")
     })
 }
@@ -193,7 +198,7 @@ fn open_embedder(
 /// pauses and when it resumes.
 pub(crate) fn start_backfill(
     embedder: &Arc<dyn Embedder>,
-    threads: usize,
+    workers: usize,
 ) -> Option<EmbeddingBackfill> {
     let report = |event: BackfillEvent<'_>| match event {
         BackfillEvent::Paused { error } => Output::remark(format_args!(
@@ -216,7 +221,7 @@ pub(crate) fn start_backfill(
         )),
         _ => {}
     };
-    EmbeddingBackfill::start(Arc::clone(embedder), threads, report).ok()
+    EmbeddingBackfill::start(Arc::clone(embedder), workers, report).ok()
 }
 
 /// The current time with fresh randomness, for a new memory.

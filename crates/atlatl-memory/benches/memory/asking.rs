@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, MAX_HITS, MemoryStore, Need, Order, RecallRequest, RecallService, SearchRequest,
     SearchService, SqliteStore,
@@ -77,7 +78,8 @@ fn recall(
 ) -> Answer {
     let mut request = RecallRequest::new(question, now);
     request.limit = limit;
-    let found = RecallService::new(store.clone(), None).results(&request).expect("an answer");
+    let found =
+        RecallService::new(store.clone(), None).results(&request).wait().expect("an answer");
     let ids = found.hits.iter().map(|hit| hit.memory.id.as_u128()).collect();
     Answer { ids, total: found.total_matches, bytes: 0 }
 }
@@ -126,7 +128,7 @@ fn searches(store: &Arc<dyn MemoryStore>, bare: &Bare, questions: &[String]) -> 
         let mut request = SearchRequest::new(question, bare.now);
         request.limit = Some(PAGE);
         let (ours, _) = pair.time(
-            || service.results(&request).expect("an answer"),
+            || service.results(&request).wait().expect("an answer"),
             || bare.find(&expression, CANDIDATES, PAGE),
         );
         let ids = ours.hits.iter().map(|hit| hit.memory.id.as_u128()).collect();
@@ -173,7 +175,12 @@ fn pages(store: &dyn MemoryStore, bare: &Bare, known: &[Memory]) -> Value {
     for _ in 0..QUICK / 4 {
         let after = Order::Newest.position(random.pick(known));
         let (ours, theirs) = pair.time(
-            || store.list(&filter, Order::Newest, Some(&after), PAGE, bare.now).expect("a page"),
+            || {
+                store
+                    .list(&filter, Order::Newest, Some(&after), PAGE, bare.now)
+                    .wait()
+                    .expect("a page")
+            },
             || bare.list(&after, 50),
         );
         let bytes = ours.memories.iter().map(|memory| memory.to_json().len()).sum::<usize>();
@@ -189,7 +196,7 @@ fn gets(store: &dyn MemoryStore, bare: &Bare, known: &[Memory]) -> Value {
     for _ in 0..QUICK {
         let memory = random.pick(known);
         let (ours, theirs) =
-            pair.time(|| store.get(&memory.id).expect("got"), || bare.get(&memory.id));
+            pair.time(|| store.get(&memory.id).wait().expect("got"), || bare.get(&memory.id));
         assert_eq!(ours.expect("it is stored").to_json(), theirs);
     }
     pair.row("one memory by its id")

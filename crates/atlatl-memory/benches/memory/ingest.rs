@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{CaptureService, MemoryIdSeed, MemoryStore, OnConflict, SqliteStore};
 use mif::{DetailLevel, Map, Memory};
 use rusqlite::{Connection, OpenFlags};
@@ -42,7 +43,7 @@ fn singles(store: &Arc<dyn MemoryStore>, bare: &mut Connection, supply: &mut Sup
         let (fields, at) = (fields(&memory), moment(&memory));
         let row = Row::of(&memory);
         let (captured, ()) = pair.time(
-            || service.capture(fields, at).expect("captured"),
+            || service.capture(fields, at).wait().expect("captured"),
             || bare_put::put(bare, std::slice::from_ref(&row)),
         );
         assert_eq!(captured, memory, "both store the same");
@@ -56,7 +57,7 @@ fn batches(store: &dyn MemoryStore, bare: &mut Connection, supply: &mut Supply) 
         let memories = supply.take(BATCH_LEN);
         let rows: Vec<Row> = memories.iter().map(Row::of).collect();
         pair.time(
-            || store.put(&memories, OnConflict::Keep).expect("put"),
+            || store.put(&memories, OnConflict::Keep).wait().expect("put"),
             || bare_put::put(bare, &rows),
         );
     }

@@ -21,6 +21,7 @@ mod vectors;
 use std::path::Path;
 use std::time::Instant;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{MemoryStore, OnConflict, SqliteStore};
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ fn step(place: &Place, supply: &mut Supply, size: usize) -> Value {
     let store = SqliteStore::open(&place.ours()).expect("a store");
     while supply.taken() < size {
         let batch = supply.take(BATCH_LEN.min(size - supply.taken()));
-        store.put(&batch, OnConflict::Keep).expect("put");
+        store.put(&batch, OnConflict::Keep).wait().expect("put");
     }
     let seconds = begun.elapsed().as_secs_f64();
     let filled = left.is_none().then(|| json!({"memories": size - there, "seconds": seconds}));

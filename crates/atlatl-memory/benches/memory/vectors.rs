@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     EmbedError, Embedder, Filter, MemoryStore, Need, RecallRequest, RecallService, SqliteStore,
 };
@@ -53,13 +54,13 @@ pub(crate) fn rows(place: &Place, memories: usize) -> Vec<Value> {
 
 fn fill(store: &SqliteStore) {
     loop {
-        let waiting = store.unembedded(MODEL, 0, BATCH_LEN).expect("memories");
+        let waiting = store.unembedded(MODEL, 0, BATCH_LEN).wait().expect("memories");
         if waiting.is_empty() {
             return;
         }
         let vectors: Vec<(u64, Vec<f32>)> =
             waiting.iter().map(|one| (one.version, random_vector(one.version))).collect();
-        store.put_vectors(MODEL, &vectors).expect("put");
+        store.put_vectors(MODEL, &vectors).wait().expect("put");
     }
 }
 
@@ -68,7 +69,7 @@ fn fill(store: &SqliteStore) {
 fn nearest(place: &Place, store: &SqliteStore) -> Value {
     let exact = SqliteStore::open_quantized(&place.bare(), usize::MAX).expect("a store");
     let ids = |store: &SqliteStore, vector: &[f32]| -> Vec<u128> {
-        let found = store.nearest(MODEL, vector, &Filter::default(), NEAREST, now());
+        let found = store.nearest(MODEL, vector, &Filter::default(), NEAREST, now()).wait();
         found.expect("an answer").iter().map(|one| one.id.as_u128()).collect()
     };
     let first = random_vector(u64::MAX);
@@ -100,7 +101,7 @@ fn recalls(class: &Class, store: &Arc<dyn MemoryStore>, bare: &Bare) -> Value {
         let mut request = RecallRequest::new(query, now());
         request.limit = Some(PAGE);
         let (ours, _) = pair.time(
-            || service.results(&request).expect("an answer"),
+            || service.results(&request).wait().expect("an answer"),
             || bare.find(&expression, CANDIDATES, PAGE),
         );
         assert_eq!(ours.ranked_by.as_str(), "hybrid", "{query}: {:?}", ours.warning);

@@ -1,5 +1,6 @@
 //! Misspelt words: queries with one wrong letter, compared with their right spelling.
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, Need, Terms};
 use serde_json::{Value, json};
 use testkit::SplitMix64;
@@ -86,7 +87,7 @@ fn rarest_word<'a>(corpus: &Corpus, query: &'a str) -> Option<&'a str> {
 
 fn frequency(corpus: &Corpus, word: &str) -> u64 {
     let terms = Terms::parse(word, Need::Any);
-    corpus.store.lexical(&terms, &Filter::default(), 1, now()).expect("an answer").total
+    corpus.store.lexical(&terms, &Filter::default(), 1, now()).wait().expect("an answer").total
 }
 
 /// Swaps two letters, deletes one, inserts one or replaces one.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::embed::{self, EmbedderChoice, FusionWeights, ModelDescription, Scripts};
 use atlatl_memory::{
     Embedder, MemoryStore, Mode, OnConflict, RecallRequest, RecallService, SearchRequest,
@@ -141,7 +142,7 @@ impl Corpus {
     pub(crate) fn open(cache: &Path, name: &str, memories: &[Memory]) -> Self {
         let path: PathBuf = cache.join("bench-data").join(format!("{name}.db"));
         let store = SqliteStore::open(&path).expect("a store");
-        store.put(memories, OnConflict::Keep).expect("put");
+        store.put(memories, OnConflict::Keep).wait().expect("put");
         Self { store: Arc::new(store), baseline: Baseline::open(&path) }
     }
 
@@ -150,7 +151,7 @@ impl Corpus {
         let begun = Instant::now();
         let mut memories = 0;
         loop {
-            match embed_missing(&*self.store, &*model.embedder).expect("vectors") {
+            match embed_missing(&*self.store, &model.embedder).wait().expect("vectors") {
                 0 => break,
                 n => memories += n,
             }
@@ -175,7 +176,10 @@ impl Corpus {
         let mut request = RecallRequest::new(query, now());
         request.limit = Some(DEPTH);
         let embedder = model.map(|model| model.embedder.clone());
-        RecallService::new(self.store.clone(), embedder).results(&request).expect("an answer")
+        RecallService::new(self.store.clone(), embedder)
+            .results(&request)
+            .wait()
+            .expect("an answer")
     }
 
     fn near(&self, model: &Model, query: &str) -> SearchResults {
@@ -183,7 +187,7 @@ impl Corpus {
         request.mode = Mode::Vector;
         request.limit = Some(DEPTH);
         let service = SearchService::new(self.store.clone(), Some(model.embedder.clone()));
-        service.results(&request).expect("an answer")
+        service.results(&request).wait().expect("an answer")
     }
 }
 

@@ -1,5 +1,6 @@
 //! The database: its own server with the schema, and the two ways to connect.
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Postgres, PostgresOptions};
 use serde_json::{Map, Value};
 use testkit::postgres::{APP, OWNER, PostgresServer};
@@ -28,8 +29,8 @@ impl Database {
     pub(crate) fn start() -> Self {
         let server = PostgresServer::start(&SETTINGS);
         let name = server.database_without_pgvector();
-        Postgres::migrate(&options(&server, OWNER, &name)).expect("our schema");
-        let postgres = Postgres::open(&options(&server, APP, &name)).expect("a store");
+        Postgres::migrate(&options(&server, OWNER, &name)).wait().expect("our schema");
+        let postgres = Postgres::open(&options(&server, APP, &name)).wait().expect("a store");
         Self { server, name, postgres }
     }
 

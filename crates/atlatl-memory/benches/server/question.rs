@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     CaptureService, Filter, ListPosition, MemoryIdSeed, MemoryStore, OnConflict, Order,
     PostgresStore, RecallRequest, RecallService, RecordedStatement, record_statements,
@@ -45,7 +46,7 @@ impl Question {
         let asker: Arc<dyn MemoryStore> = Arc::new(recorder.unwrap_or(store).clone());
         let mut question =
             Self { ask, store: asker.clone(), tenant: tenant.to_owned(), statements: Vec::new() };
-        let (_, statements) = record_statements(|| question.ask(&asker));
+        let (_, statements) = record_statements(question.ask(&asker)).wait();
         assert!(!statements.is_empty(), "nothing was sent");
         question.statements = statements;
         question.store = Arc::new(store.clone());
@@ -60,31 +61,33 @@ impl Question {
         }
     }
 
-    pub(crate) fn ours(&self) -> usize {
-        self.ask(&self.store)
+    pub(crate) async fn ours(&self) -> usize {
+        self.ask(&self.store).await
     }
 
     /// Runs on a store. Returns the number of memories.
-    fn ask(&self, store: &Arc<dyn MemoryStore>) -> usize {
+    async fn ask(&self, store: &Arc<dyn MemoryStore>) -> usize {
         match &self.ask {
             Ask::Recall(query) => {
                 let mut request = RecallRequest::new(query, now());
                 request.limit = Some(PAGE);
                 let service = RecallService::new(store.clone(), None);
-                service.recall(&request).expect("an answer").len()
+                service.recall(&request).await.expect("an answer").len()
             }
             Ask::Page(after) => {
                 let filter = Filter::default();
-                let page = store.list(&filter, Order::Newest, Some(after), PAGE, now());
+                let page = store.list(&filter, Order::Newest, Some(after), PAGE, now()).await;
                 page.expect("a page").memories.len()
             }
-            Ask::Get(id) => usize::from(store.get(id).expect("got").is_some()),
+            Ask::Get(id) => usize::from(store.get(id).await.expect("got").is_some()),
             Ask::Capture(fields, at) => {
                 let service = CaptureService::new(store.clone());
-                service.capture(fields.clone(), *at).expect("captured");
+                service.capture(fields.clone(), *at).await.expect("captured");
                 1
             }
-            Ask::PutOutcome(memories) => store.put(memories, OnConflict::Keep).expect("put").len(),
+            Ask::PutOutcome(memories) => {
+                store.put(memories, OnConflict::Keep).await.expect("put").len()
+            }
         }
     }
 }

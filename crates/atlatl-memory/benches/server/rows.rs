@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryIdSeed, MemoryStore, Order, PostgresStore};
 use mif::{DetailLevel, Map, Memory};
 use serde_json::{Value, json};
@@ -93,7 +94,7 @@ impl<'a> Rows<'a> {
     fn gets(pick: Pick<'_>) -> Vec<Question> {
         let ids = (0..QUICK).filter_map(|n| {
             let store = pick(n);
-            let page = store.list(&Filter::default(), Order::Newest, None, PAGE, now());
+            let page = store.list(&Filter::default(), Order::Newest, None, PAGE, now()).wait();
             let memories = page.expect("a page").memories;
             let memory = memories.get(n % memories.len().max(1))?;
             Some(read(store, Ask::Get(memory.id.clone())))

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{MemoryStore, OnConflict, PostgresStore};
 use mif::Memory;
 
@@ -74,7 +75,7 @@ impl Tenants {
         let fill = || {
             loop {
                 let Some((tenant, memories)) = left.lock().expect("no panic").pop() else { return };
-                self.stores[tenant].put(&memories, OnConflict::Keep).expect("put");
+                self.stores[tenant].put(&memories, OnConflict::Keep).wait().expect("put");
             }
         };
         thread::scope(|scope| (0..FILLING).for_each(|_| drop(scope.spawn(fill))));

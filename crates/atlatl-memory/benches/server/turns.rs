@@ -1,9 +1,9 @@
 //! Alternating measurement: the same operations in both ways by several clients, lot by lot.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use atlatl_memory::contract::BlockOn;
 use serde_json::{Value, json};
 
 use crate::bare::{Bare, send};
@@ -69,24 +69,34 @@ fn sum(times: &[Duration], clients: usize) -> f64 {
 
 type Timed = Vec<(Duration, (usize, usize))>;
 
-/// Each client is a thread, and blocks.
-fn by_the_store(questions: &[Question], shares: &[Vec<usize>]) -> Timed {
-    let one = |&n: &usize| {
-        let begun = Instant::now();
-        let rows = questions[n].ours();
-        (begun.elapsed(), (n, rows))
-    };
-    let clients: Vec<Timed> = thread::scope(|scope| {
+/// Each client is a task on the threads that drive the connections.
+fn by_the_store(questions: &Arc<Vec<Question>>, shares: &[Vec<usize>]) -> Timed {
+    let clients = async {
         let started: Vec<_> = shares
             .iter()
-            .map(|share| scope.spawn(move || share.iter().map(one).collect::<Timed>()))
+            .map(|share| {
+                let (questions, share) = (Arc::clone(questions), share.clone());
+                tokio::spawn(async move {
+                    let mut timed = Timed::new();
+                    for n in share {
+                        let begun = Instant::now();
+                        let rows = questions[n].ours().await;
+                        timed.push((begun.elapsed(), (n, rows)));
+                    }
+                    timed
+                })
+            })
             .collect();
-        started.into_iter().map(|client| client.join().expect("answers")).collect()
-    });
-    clients.concat()
+        let mut timed = Timed::new();
+        for client in started {
+            timed.extend(client.await.expect("answers"));
+        }
+        timed
+    };
+    clients.wait()
 }
 
-/// Each client is a task on the threads that drive the connections.
+/// The same without the store.
 fn by_the_pool(questions: &Arc<Vec<Question>>, shares: &[Vec<usize>], bare: &Bare) -> Timed {
     bare.runtime.block_on(async {
         let started: Vec<_> = shares

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
+use crate::blocking;
 use crate::listing::{Filter, ListPosition, MemoryPage, Order};
 use crate::search::query::{Phrase, Terms};
 use crate::store::{
@@ -16,23 +18,31 @@ use crate::store::{
 /// function may wait, fail or panic.
 pub struct Hooked<F> {
     store: Arc<dyn MemoryStore>,
-    hook: F,
+    hook: Arc<F>,
 }
 
-impl<F: Fn(&'static str) -> Result<(), StoreError> + Send + Sync> Hooked<F> {
+impl<F: Fn(&'static str) -> Result<(), StoreError> + Send + Sync + 'static> Hooked<F> {
     /// Wraps `store` with `hook`.
     pub fn new(store: Arc<dyn MemoryStore>, hook: F) -> Self {
-        Self { store, hook }
+        Self { store, hook: Arc::new(hook) }
+    }
+
+    /// Calls the hook on a blocking thread, because it may wait.
+    async fn call(&self, name: &'static str) -> Result<(), StoreError> {
+        let hook = Arc::clone(&self.hook);
+        let called = blocking::run(move || hook(name)).await;
+        called.map_err(|shutdown| StoreError::Engine(shutdown.into()))?
     }
 }
 
 /// Delegates each method to the wrapped store.
 macro_rules! hooked {
     ($(fn $name:ident(&self $(, $argument:ident: $kind:ty)* $(,)?) -> $gives:ty;)*) => {
-        impl<F: Fn(&'static str) -> Result<(), StoreError> + Send + Sync> MemoryStore for Hooked<F> {
-            $(fn $name(&self $(, $argument: $kind)*) -> Result<$gives, StoreError> {
-                (self.hook)(stringify!($name))?;
-                self.store.$name($($argument),*)
+        #[async_trait]
+        impl<F: Fn(&'static str) -> Result<(), StoreError> + Send + Sync + 'static> MemoryStore for Hooked<F> {
+            $(async fn $name(&self $(, $argument: $kind)*) -> Result<$gives, StoreError> {
+                self.call(stringify!($name)).await?;
+                self.store.$name($($argument),*).await
             })*
         }
     };
@@ -43,7 +53,7 @@ hooked! {
     fn get(&self, id: &MemoryId) -> Option<Memory>;
     fn get_all(&self, ids: &[MemoryId]) -> Vec<Memory>;
     fn ids(&self, first: &MemoryId, last: &MemoryId, limit: usize) -> Vec<MemoryId>;
-    fn update(&self, id: &MemoryId, change: UpdateFn<'_>) -> Option<Memory>;
+    fn update(&self, id: &MemoryId, change: UpdateFn) -> Option<Memory>;
     fn delete(&self, id: &MemoryId) -> bool;
     fn list(
         &self,

@@ -1,18 +1,25 @@
 //! Background embedding of memories that have no vector yet, so that no write waits for a model.
 //!
-//! One thread pool serves every store of the process. A failure of the embedder pauses the whole
-//! pool, because the stores share the embedder. It is retried forever with backoff.
+//! A few tasks serve every store of the process. A failure of the embedder pauses all
+//! of them, because the stores share the embedder. It is retried forever with backoff.
 
 mod batch;
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use self::batch::{Progress, Step};
 use super::{EmbedError, Embedder};
+use crate::blocking;
 use crate::store::{MemoryStore, StoreError};
 
 /// The interval at which a store is polled without a notification, since another process may have
@@ -52,9 +59,9 @@ pub enum BackfillEvent<'a> {
     },
 }
 
-/// A thread pool that makes the missing vectors of every registered store. Cheap to clone. The
-/// threads end when the last clone and the last [`BackfillQueue`] are dropped, without waiting for
-/// a running call of the model.
+/// Makes the missing vectors of every registered store in tasks of the runtime. Cheap to clone. The
+/// tasks end when the last clone and the last [`BackfillQueue`] are dropped, without waiting for a
+/// running call of the model.
 #[derive(Clone)]
 pub struct EmbeddingBackfill(Arc<Owner>);
 
@@ -64,12 +71,12 @@ pub struct BackfillQueue {
     id: u64,
 }
 
-/// Stops the threads on drop. The threads share the state but not this.
+/// Stops the tasks on drop. The tasks share the state but not this.
 struct Owner(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -88,7 +95,7 @@ struct State {
 
 struct Queue {
     store: Arc<dyn MemoryStore>,
-    /// `None` while a thread works on it.
+    /// `None` while a task works on it.
     progress: Option<Progress>,
     due: Instant,
     /// Whether the next run is a poll, without a notification.
@@ -99,11 +106,11 @@ struct Queue {
 struct Outage {
     retry_at: Instant,
     backoff: Duration,
-    /// Whether a thread is checking the embedder.
+    /// Whether a task is checking the embedder.
     checking: bool,
 }
 
-/// The next task of a thread.
+/// The next job of a task.
 enum Job {
     Check,
     Embed { id: u64, store: Arc<dyn MemoryStore>, progress: Progress },
@@ -112,22 +119,22 @@ enum Job {
 type Report = Arc<dyn Fn(BackfillEvent<'_>) + Send + Sync>;
 
 impl EmbeddingBackfill {
-    /// Starts a pool of `threads` threads over `embedder`. `report` receives state changes.
-    #[expect(clippy::needless_pass_by_value, reason = "the threads share what is handed over")]
+    /// Starts `workers` tasks over `embedder`, each of which uses one blocking thread. `report`
+    /// receives state changes. Fails without a runtime.
+    #[expect(clippy::needless_pass_by_value, reason = "the tasks share what is handed over")]
     pub fn start(
         embedder: Arc<dyn Embedder>,
-        threads: usize,
+        workers: usize,
         report: impl Fn(BackfillEvent<'_>) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
+        let runtime = Handle::try_current().map_err(std::io::Error::other)?;
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Notify::new() });
         let owner = Arc::new(Owner(Arc::clone(&shared)));
         let report: Report = Arc::new(report);
-        for _ in 0..threads.max(1) {
+        for _ in 0..workers.max(1) {
             let (shared, embedder) = (Arc::clone(&shared), Arc::clone(&embedder));
             let report = Arc::clone(&report);
-            std::thread::Builder::new()
-                .name("vectors".to_owned())
-                .spawn(move || run(&shared, &*embedder, &report))?;
+            runtime.spawn(async move { run(&shared, &embedder, &report).await });
         }
         Ok(Self(owner))
     }
@@ -175,7 +182,7 @@ impl Drop for BackfillQueue {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.0.lock().stopped = true;
-        self.0.changed.notify_all();
+        self.0.changed.notify_waiters();
     }
 }
 
@@ -196,26 +203,29 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next task. Returns `None` when the pool is stopped.
-    fn next(&self) -> Option<Job> {
-        let mut state = self.lock();
+    /// Waits for the next job. Returns `None` when the tasks are stopped.
+    async fn next(&self) -> Option<Job> {
         loop {
-            if state.stopped {
-                return None;
-            }
+            // Registered before the state is read, so that no notification is missed.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
             let now = Instant::now();
-            let due = match state.job(now) {
-                Ok(job) => return Some(job),
-                Err(due) => due,
-            };
-            state = match due.map(|due| due.saturating_duration_since(now)) {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(pause) => {
-                    let pause = pause.max(Duration::from_millis(1));
-                    let waited = self.changed.wait_timeout(state, pause);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+            let due = {
+                let mut state = self.lock();
+                if state.stopped {
+                    return None;
+                }
+                match state.job(now) {
+                    Ok(job) => return Some(job),
+                    Err(due) => due,
                 }
             };
+            match due.map(|due| due.saturating_duration_since(now)) {
+                None => changed.await,
+                Some(pause) => {
+                    let _ = timeout(pause.max(Duration::from_millis(1)), changed).await;
+                }
+            }
         }
     }
 
@@ -235,7 +245,7 @@ impl Shared {
 
     fn resume(&self) {
         self.lock().outage = None;
-        self.changed.notify_all();
+        self.changed.notify_waiters();
     }
 
     /// Returns a queue to the pool. It is due in `after`, unless it was notified meanwhile.
@@ -247,7 +257,7 @@ impl Shared {
         let Some(queue) = state.queues.get_mut(&id) else { return };
         queue.progress = Some(progress);
         queue.backoff = if failed { (queue.backoff * 2).min(BACKOFF.1) } else { BACKOFF.0 };
-        // A notification cleared `poll` while the thread worked.
+        // A notification cleared `poll` while the task worked.
         if queue.poll {
             queue.due = Instant::now() + after;
         }
@@ -291,19 +301,23 @@ impl State {
     }
 }
 
-fn run(shared: &Shared, embedder: &dyn Embedder, report: &Report) {
-    while let Some(job) = shared.next() {
+async fn run(shared: &Shared, embedder: &Arc<dyn Embedder>, report: &Report) {
+    while let Some(job) = shared.next().await {
         match job {
-            Job::Check => match catch_panic(|| embedder.check()) {
-                Ok(Ok(())) => {
-                    shared.resume();
-                    report(BackfillEvent::Resumed);
+            Job::Check => {
+                let checked = Arc::clone(embedder);
+                match catch_panic(blocking::run(move || checked.check())).await {
+                    Ok(Ok(Ok(()))) => {
+                        shared.resume();
+                        report(BackfillEvent::Resumed);
+                    }
+                    Ok(Ok(Err(error))) => drop(shared.pause(error.retry_after())),
+                    // It panicked, or the runtime shuts down.
+                    Ok(Err(_)) | Err(_) => drop(shared.pause(None)),
                 }
-                Ok(Err(error)) => drop(shared.pause(error.retry_after())),
-                Err(_) => drop(shared.pause(None)),
-            },
+            }
             Job::Embed { id, store, mut progress } => {
-                let step = catch_panic(|| batch::step(&*store, embedder, &mut progress));
+                let step = catch_panic(batch::step(&*store, embedder, &mut progress)).await;
                 match step {
                     Ok(Ok(step)) => handle_step(shared, report, id, progress, step),
                     Ok(Err(error)) => store_failed(shared, report, id, progress, &error),
@@ -331,7 +345,7 @@ fn handle_step(shared: &Shared, report: &Report, id: u64, progress: Progress, st
             shared.put_back(id, progress, pause, false, false);
         }
         Step::Failed { error, retry_after } => {
-            // Before the queue is returned, so that no other thread calls the embedder.
+            // Before the queue is returned, so that no other task calls the embedder.
             let is_change = shared.pause(retry_after);
             shared.put_back(id, progress, Duration::ZERO, false, false);
             if is_change {
@@ -379,20 +393,21 @@ fn store_failed(
 struct EmbeddingPanic;
 
 /// Runs `work` and catches panics. One panic must not end the embedding of other stores.
-fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, EmbeddingPanic> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|_| EmbeddingPanic)
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, EmbeddingPanic> {
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|_| EmbeddingPanic)
 }
 
 /// Embeds the next memories without a vector, without retries. Returns the number of stored
 /// vectors.
-pub fn embed_missing(
+pub async fn embed_missing(
     store: &dyn MemoryStore,
-    embedder: &dyn Embedder,
+    embedder: &Arc<dyn Embedder>,
 ) -> Result<usize, Box<dyn Error + Send + Sync>> {
     let mut progress = Progress::default();
     loop {
         let before = progress.stored;
-        match batch::step(store, embedder, &mut progress).map_err(Box::<StoreError>::new)? {
+        let step = batch::step(store, embedder, &mut progress).await;
+        match step.map_err(Box::<StoreError>::new)? {
             Step::Idle => return Ok(0),
             Step::Stored | Step::Refused(_) => return Ok(progress.stored - before),
             Step::Skipped | Step::Split => {}

@@ -1,36 +1,28 @@
-//! A connection driven by the calling task, and the mapping of database errors.
+//! A connection with its prepared statements, and the mapping of database errors.
 //!
-//! The caller's thread reads and writes the socket, so that no other thread has to wake up between
-//! a query and its result. Each connection has a runtime of one thread, which is the caller's.
+//! A task of the caller's runtime moves data between the client and the socket.
 //!
 //! On an unencrypted connection to another machine, no password is sent in clear text: `PostgreSQL`
 //! can verify a password without sending it, and a server that asks for the password itself,
 //! possibly an impostor, does not get it.
 
-mod idle;
-
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker, ready};
-use std::thread::Thread;
-use std::{io, thread};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
-use tokio::sync::oneshot;
-use tokio::task::{block_in_place, unconstrained};
+use tokio::task::AbortHandle;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Config, Error, NoTls, Statement};
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
 
-use self::idle::ConnectionPermit;
-pub(super) use self::idle::{Acquired, IdleConnections};
 use super::options::{is_local, place};
 use crate::store::{BoxError, StoreError};
 
@@ -45,66 +37,47 @@ const AUTH_CLEARTEXT_PASSWORD: u32 = 3;
 /// The length of the message type, the length field and the authentication code.
 const AUTH_HEADER_LEN: usize = 9;
 
+/// An open connection.
 pub(super) struct Connection {
-    runtime: Option<Runtime>,
     client: Client,
-    /// Moves data between the client and the socket. `None` after the connection broke.
-    driver: RefCell<Option<ConnectionDriver>>,
-    prepared_statements: RefCell<HashMap<(String, Vec<Type>), Statement>>,
-    _permit: ConnectionPermit,
+    /// The address for cancel requests, if the client does not know it.
+    peer: Option<SocketAddr>,
+    prepared_statements: Mutex<HashMap<(String, Vec<Type>), Statement>>,
+    driver: AbortHandle,
 }
-
-pub(super) type ConnectionDriver = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl Connection {
     /// Connects within the timeout of `config`.
-    pub(super) fn open(config: &Config, permit: ConnectionPermit) -> Result<Self, StoreError> {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| StoreError::Engine(error.into()))?;
-        let opened = block_on_any_thread(&runtime, connect(config));
-        let (client, driver) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                runtime.shutdown_background();
-                return Err(error);
+    pub(super) async fn open(config: &Config) -> Result<Self, StoreError> {
+        let opening = async {
+            if is_local(config) {
+                let (client, driver) = config.connect(NoTls).await.map_err(to_connect_error)?;
+                return Ok(Self::new(client, driver, None));
             }
+            connect_guarded(config).await
         };
-        Ok(Self {
-            runtime: Some(runtime),
-            client,
-            driver: RefCell::new(Some(driver)),
-            prepared_statements: RefCell::default(),
-            _permit: permit,
-        })
-    }
-
-    /// Runs `work` on the calling thread, and drives the connection meanwhile.
-    pub(super) fn run<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        let both = poll_fn(|context| {
-            let done = work.as_mut().poll(context);
-            // Also after `work` is done, to send statements whose result is not awaited.
-            self.drive(context);
-            done
-        });
-        let runtime = self.runtime.as_ref().expect("there until it is dropped");
-        block_on_any_thread(runtime, both)
-    }
-
-    fn drive(&self, context: &mut Context<'_>) {
-        let mut driver = self.driver.borrow_mut();
-        if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(context).is_ready()) {
-            // The error is reported to the request that waits for a result.
-            *driver = None;
+        match config.get_connect_timeout().copied() {
+            // The library's timeout applies to each address, and ends when the socket is open.
+            Some(bound) => tokio::time::timeout(bound, opening)
+                .await
+                .map_err(|late| StoreError::Unavailable(late.into()))?,
+            None => opening.await,
         }
+    }
+
+    /// Starts the task that drives the connection. Its error is reported to the request that waits
+    /// for a result.
+    fn new(
+        client: Client,
+        driver: impl Future<Output = Result<(), Error>> + Send + 'static,
+        peer: Option<SocketAddr>,
+    ) -> Self {
+        let driver = tokio::spawn(driver).abort_handle();
+        Self { client, peer, prepared_statements: Mutex::default(), driver }
     }
 
     /// Returns whether the connection is open, as far as the client knows.
     pub(super) fn is_open(&self) -> bool {
-        // One poll of the socket.
-        self.run(yield_once());
         !self.client.is_closed()
     }
 
@@ -116,11 +89,11 @@ impl Connection {
     /// role, and the tenant is evaluated at execution.
     pub(super) async fn statement(&self, sql: &str, types: Vec<Type>) -> Result<Statement, Error> {
         let key = (sql.to_owned(), types);
-        if let Some(statement) = self.prepared_statements.borrow().get(&key) {
+        if let Some(statement) = self.prepared_statements().get(&key) {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare_typed(sql, &key.1).await?;
-        let mut prepared_statements = self.prepared_statements.borrow_mut();
+        let mut prepared_statements = self.prepared_statements();
         if prepared_statements.len() >= MAX_PREPARED_STATEMENTS {
             prepared_statements.clear();
         }
@@ -128,105 +101,61 @@ impl Connection {
         Ok(statement)
     }
 
+    fn prepared_statements(&self) -> MutexGuard<'_, HashMap<(String, Vec<Type>), Statement>> {
+        self.prepared_statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends a statement without waiting for the result. Returns whether it was sent.
     pub(super) fn execute_detached(&self, sql: &str) -> bool {
-        let mut sent = pin!(self.client.batch_execute(sql));
-        // An immediate result means that the connection is broken.
-        self.run(poll_fn(|context| Poll::Ready(sent.as_mut().poll(context).is_pending())))
+        // The first poll sends it. An immediate result means that the connection is broken.
+        self.client.batch_execute(sql).now_or_never().is_none()
     }
-}
 
-/// Runs `work` on the calling thread, whichever runtime the thread belongs to.
-fn block_on_any_thread<T>(runtime: &Runtime, work: impl Future<Output = T>) -> T {
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Err(_) => runtime.block_on(work),
-        // Other threads take over the tasks of this one.
-        Ok(RuntimeFlavor::MultiThread) => block_in_place(|| runtime.block_on(work)),
-        // The caller is the only thread of its runtime. Blocking on another runtime here would
-        // panic, so a second thread drives the socket and the timers, and this one only polls.
-        Ok(_) => thread::scope(|scope| {
-            let (done, wait_for_done) = oneshot::channel::<()>();
-            scope.spawn(|| runtime.block_on(wait_for_done));
-            let value = {
-                let _inside = runtime.enter();
-                // Within a task, tokio's cooperative budget would run out without being refilled.
-                block_on(unconstrained(work))
-            };
-            drop(done);
-            value
-        }),
-    }
-}
-
-/// Yields once. `tokio::task::yield_now` would leave its waker with the caller's runtime, which
-/// never runs again if its only thread waits here.
-async fn yield_once() {
-    let mut polled = false;
-    poll_fn(|context| {
-        if polled {
-            return Poll::Ready(());
-        }
-        polled = true;
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Polls `work` on the calling thread until it is done, without a runtime.
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let (mut context, mut work) = (Context::from_waker(&waker), pin!(work));
-    loop {
-        match work.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
-async fn connect(config: &Config) -> Result<(Client, ConnectionDriver), StoreError> {
-    let opening = async {
-        if is_local(config) {
-            let (client, connection) = config.connect(NoTls).await.map_err(to_connect_error)?;
-            return Ok((client, Box::pin(connection) as ConnectionDriver));
-        }
-        connect_guarded(config).await
-    };
-    match config.get_connect_timeout().copied() {
-        // The library's timeout applies to each address, and ends when the socket is open.
-        Some(bound) => tokio::time::timeout(bound, opening)
-            .await
-            .map_err(|late| StoreError::Unavailable(late.into()))?,
-        None => opening.await,
+    /// Returns the request that cancels the running statement.
+    pub(super) fn cancel_request(&self) -> CancelRequest {
+        CancelRequest { token: self.client.cancel_token(), peer: self.peer }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // Waiting for the shutdown would panic on a runtime thread.
-            runtime.shutdown_background();
+        // By itself it would wait for the results of statements that were sent.
+        self.driver.abort();
+    }
+}
+
+/// A request that cancels the running statement of a connection.
+pub(super) struct CancelRequest {
+    token: CancelToken,
+    peer: Option<SocketAddr>,
+}
+
+impl CancelRequest {
+    /// Sends the request on a connection of its own, without a password.
+    pub(super) async fn send(self) -> Result<(), BoxError> {
+        match self.peer {
+            Some(peer) => {
+                let stream = TcpStream::connect(peer).await?;
+                self.token.cancel_query_raw(stream, NoTls).await?;
+            }
+            None => self.token.cancel_query(NoTls).await?,
         }
+        Ok(())
     }
 }
 
 /// Connects to the first host that accepts.
-async fn connect_guarded(config: &Config) -> Result<(Client, ConnectionDriver), StoreError> {
+async fn connect_guarded(config: &Config) -> Result<Connection, StoreError> {
     if config.get_target_session_attrs() != TargetSessionAttrs::Any {
         let why = "target_session_attrs needs an encrypted connection or this machine".to_owned();
         return Err(StoreError::NotAStore { place: place(config), why });
     }
     let cleartext_requested = Arc::new(AtomicBool::new(false));
-    let stream = CleartextGuard::new(open(config).await?, Arc::clone(&cleartext_requested));
+    let stream = open(config).await?;
+    let peer = stream.peer_addr().ok();
+    let stream = CleartextGuard::new(stream, Arc::clone(&cleartext_requested));
     match config.connect_raw(stream, NoTls).await {
-        Ok((client, connection)) => Ok((client, Box::pin(connection))),
+        Ok((client, driver)) => Ok(Connection::new(client, driver, peer)),
         Err(_) if cleartext_requested.load(Ordering::Acquire) => Err(StoreError::PlainText {
             place: place(config),
             why: "the server requests the password in clear text",
@@ -414,13 +343,6 @@ pub(super) fn to_connect_error(error: Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn g39_a_yield_ends_on_the_only_thread_of_a_runtime() {
-        let current_thread = || Builder::new_current_thread().enable_all().build().unwrap();
-        let (own, callers) = (current_thread(), current_thread());
-        callers.block_on(async { block_on_any_thread(&own, yield_once()) });
-    }
 
     fn message(kind: u8, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();

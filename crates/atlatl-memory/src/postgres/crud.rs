@@ -1,8 +1,8 @@
 //! Statements that insert, read, update and delete memories, and the column types they use.
 
 use std::collections::{HashMap, HashSet};
-use std::panic::resume_unwind;
-use std::{iter, thread};
+use std::iter;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use mif::{Memory, MemoryId};
@@ -10,6 +10,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use super::lexemes::{TsVector, index};
 use super::session::{Session, Value};
+use crate::blocking::{join, spawn};
 use crate::listing::{changed, confidence, expires, microseconds, status};
 use crate::store::{BoxError, OnConflict, PutOutcome, StoreError, UpdateFn};
 
@@ -26,7 +27,7 @@ pub(super) struct Tenant {
     pub(super) tenant_prefix: String,
 }
 
-pub(super) fn put(
+pub(super) async fn put(
     db: &Session,
     tenant: &Tenant,
     memories: &[Memory],
@@ -38,61 +39,75 @@ pub(super) fn put(
     order.sort_by_key(|&n| memories[n].id.as_u128());
     let mut outcomes = vec![PutOutcome::Kept; memories.len()];
     let runs = order.chunk_by(|&a, &b| memories[a].id != memories[b].id);
-    let mut batches = runs.flat_map(|run| {
+    let batches = runs.flat_map(|run| {
         let (first, others) = run.split_at(run.len().min(FIRST_BATCH_LEN));
-        iter::once(first).chain(others.chunks(BATCH_LEN))
+        iter::once(first).chain(others.chunks(BATCH_LEN)).map(<[usize]>::to_vec)
     });
-    let made = |batch: &[usize]| PreparedBatch::new(tenant, memories, batch);
-    let mut ready = batches.next().map(made);
+    let mut batches = batches.collect::<Vec<_>>().into_iter();
+    let first = batches.next().unwrap_or_default();
+    let mut ready = Some(PreparedBatch::new(&tenant.tenant_prefix, memories, first));
+    // The copy for the threads that prepare the other batches.
+    let mut shared: Option<Arc<[Memory]>> = None;
     while let Some(batch) = ready {
-        let next = batches.next();
-        ready = thread::scope(|scope| {
-            let next = next.map(|next| scope.spawn(|| made(next)));
-            put_batch(db, tenant, &batch, on_conflict, &mut outcomes)?;
-            Ok(next.map(|next| next.join().unwrap_or_else(|panic| resume_unwind(panic))))
-        })?;
+        let next = batches.next().map(|next| {
+            let shared = Arc::clone(shared.get_or_insert_with(|| memories.into()));
+            let prefix = tenant.tenant_prefix.clone();
+            spawn(move || PreparedBatch::new(&prefix, &shared, next))
+        });
+        put_batch(db, tenant, memories, &batch, on_conflict, &mut outcomes).await?;
+        ready = match next {
+            Some(mut next) => {
+                let next = join(&mut next).await;
+                Some(next.map_err(|shutdown| StoreError::Engine(shutdown.into()))?)
+            }
+            None => None,
+        };
     }
     Ok(outcomes)
 }
 
 /// Memories in the form in which they are inserted.
-struct PreparedBatch<'a> {
-    memories: Vec<(usize, &'a Memory)>,
+struct PreparedBatch {
+    /// The indexes of the memories.
+    places: Vec<usize>,
     json: Vec<String>,
     tsvector: Vec<TsVector>,
 }
 
-impl<'a> PreparedBatch<'a> {
-    fn new(tenant: &Tenant, memories: &'a [Memory], batch: &[usize]) -> Self {
-        let memories: Vec<(usize, &Memory)> = batch.iter().map(|&n| (n, &memories[n])).collect();
-        let json = memories.iter().map(|(_, memory)| memory.to_json()).collect();
-        let tsvector =
-            memories.iter().map(|(_, memory)| index(&tenant.tenant_prefix, memory)).collect();
-        Self { memories, json, tsvector }
+impl PreparedBatch {
+    fn new(tenant_prefix: &str, memories: &[Memory], places: Vec<usize>) -> Self {
+        let json = places.iter().map(|&n| memories[n].to_json()).collect();
+        let tsvector = places.iter().map(|&n| index(tenant_prefix, &memories[n])).collect();
+        Self { places, json, tsvector }
     }
 
-    /// Returns the rows at these indexes.
-    fn rows(&self, places: impl Iterator<Item = usize>) -> Rows<'_> {
+    /// Returns the rows at these indexes of the batch.
+    fn rows<'a>(
+        &'a self,
+        memories: &'a [Memory],
+        indexes: impl Iterator<Item = usize>,
+    ) -> Rows<'a> {
         Rows::from_memories(
-            places.map(|n| (self.memories[n].1, self.json[n].as_str(), &self.tsvector[n])),
+            indexes.map(|n| (&memories[self.places[n]], self.json[n].as_str(), &self.tsvector[n])),
         )
     }
 }
 
-fn put_batch(
+async fn put_batch(
     db: &Session,
     tenant: &Tenant,
-    batch: &PreparedBatch<'_>,
+    memories: &[Memory],
+    batch: &PreparedBatch,
     on_conflict: OnConflict,
     outcomes: &mut [PutOutcome],
 ) -> Result<(), StoreError> {
-    let ids: Vec<Uuid> = batch.memories.iter().map(|(_, memory)| (&memory.id).into()).collect();
-    let stored = insert(db, &batch.rows(0..ids.len()))?;
+    let ids: Vec<Uuid> = batch.places.iter().map(|&n| (&memories[n].id).into()).collect();
+    let stored = insert(db, &batch.rows(memories, 0..ids.len())).await?;
     let taken: Vec<Uuid> = ids.iter().filter(|id| !stored.contains(id)).copied().collect();
-    let there = stored_json(db, tenant, &taken)?;
+    let there = stored_json(db, tenant, &taken).await?;
     let (mut changed, mut old) = (Vec::new(), Vec::new());
-    for (place, (n, _)) in batch.memories.iter().enumerate() {
-        outcomes[*n] = match there.get(&ids[place]) {
+    for (place, &n) in batch.places.iter().enumerate() {
+        outcomes[n] = match there.get(&ids[place]) {
             None => PutOutcome::Stored,
             Some((_, stored)) if *stored == batch.json[place] => PutOutcome::Unchanged,
             Some((key, _)) if on_conflict == OnConflict::Replace => {
@@ -106,11 +121,11 @@ fn put_batch(
     if changed.is_empty() {
         return Ok(());
     }
-    replace(db, tenant, &old, &batch.rows(changed.into_iter()))
+    replace(db, tenant, &old, &batch.rows(memories, changed.into_iter())).await
 }
 
 /// Returns the keys and the JSON of the memories with these ids.
-fn stored_json(
+async fn stored_json(
     db: &Session,
     tenant: &Tenant,
     ids: &[Uuid],
@@ -121,28 +136,33 @@ fn stored_json(
     let read = "SELECT m.id, m.key, d.json FROM atlatl.memory m \
                 JOIN atlatl.document d ON d.tenant = m.tenant AND d.key = m.key \
                 WHERE m.tenant = $1 AND m.id = ANY ($2)";
-    let rows = db.query(read, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
+    let rows = db.query(read, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
     Ok(rows.iter().map(|row| (row.get(0), (row.get(1), row.get(2)))).collect())
 }
 
 /// Replaces the versions with these keys by new ones.
-fn replace(db: &Session, tenant: &Tenant, old: &[i64], new: &Rows<'_>) -> Result<(), StoreError> {
-    delete_dependents(db, tenant, old)?;
-    let keys = update_memories(db, new)?;
-    insert_documents(db, new, &keys)
+async fn replace(
+    db: &Session,
+    tenant: &Tenant,
+    old: &[i64],
+    new: &Rows<'_>,
+) -> Result<(), StoreError> {
+    delete_dependents(db, tenant, old).await?;
+    let keys = update_memories(db, new).await?;
+    insert_documents(db, new, &keys).await
 }
 
 /// Deletes the documents, words and vectors of memories.
-fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
+async fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
     for table in ["document", "vector"] {
         let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
-        db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
+        db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await?;
     }
     Ok(())
 }
 
 /// Returns the memories that exist, in order.
-pub(super) fn get_all(
+pub(super) async fn get_all(
     db: &Session,
     tenant: &Tenant,
     ids: &[MemoryId],
@@ -154,12 +174,12 @@ pub(super) fn get_all(
     let sql = "SELECT m.id, d.json FROM atlatl.memory m \
                JOIN atlatl.document d ON d.tenant = m.tenant AND d.key = m.key \
                WHERE m.tenant = $1 AND m.id = ANY ($2)";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&wanted, Type::UUID_ARRAY)])?;
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&wanted, Type::UUID_ARRAY)]).await?;
     let found: HashMap<Uuid, &str> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
     wanted.iter().filter_map(|id| found.get(id)).map(|json| read(json)).collect()
 }
 
-pub(super) fn ids(
+pub(super) async fn ids(
     db: &Session,
     tenant: &Tenant,
     first: &MemoryId,
@@ -169,32 +189,34 @@ pub(super) fn ids(
     let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND id BETWEEN $2 AND $3 \
                ORDER BY id LIMIT $4";
     let (first, last) = (Uuid::from(first), Uuid::from(last));
-    let found = db.query(
-        sql,
-        &[
-            (&tenant.name, Type::TEXT),
-            (&first, Type::UUID),
-            (&last, Type::UUID),
-            (&rows(limit), Type::INT8),
-        ],
-    )?;
+    let found = db
+        .query(
+            sql,
+            &[
+                (&tenant.name, Type::TEXT),
+                (&first, Type::UUID),
+                (&last, Type::UUID),
+                (&rows(limit), Type::INT8),
+            ],
+        )
+        .await?;
     Ok(found.iter().map(|row| row.get::<_, Uuid>(0).into()).collect())
 }
 
-pub(super) fn update(
+pub(super) async fn update(
     db: &Session,
     tenant: &Tenant,
     id: &MemoryId,
-    change: UpdateFn<'_>,
+    change: &mut UpdateFn,
 ) -> Result<Option<Memory>, StoreError> {
     let id = Uuid::from(id);
     // Two statements, because a statement that waits for a lock sees the locked row in its new
     // version, but everything else as of its start.
     let lock = "SELECT 1 FROM atlatl.memory WHERE tenant = $1 AND id = $2 FOR UPDATE";
-    if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)])?.is_empty() {
+    if db.query(lock, &[(&tenant.name, Type::TEXT), (&id, Type::UUID)]).await?.is_empty() {
         return Ok(None);
     }
-    let there = stored_json(db, tenant, &[id])?;
+    let there = stored_json(db, tenant, &[id]).await?;
     let Some((key, stored)) = there.into_values().next() else { return Ok(None) };
     let before = read(&stored)?;
     let same = before.id.clone();
@@ -206,18 +228,22 @@ pub(super) fn update(
     if json != stored {
         let tsvector = index(&tenant.tenant_prefix, &memory);
         let rows = Rows::from_memories([(&memory, json.as_str(), &tsvector)].into_iter());
-        replace(db, tenant, &[key], &rows)?;
+        replace(db, tenant, &[key], &rows).await?;
     }
     Ok(Some(memory))
 }
 
 /// Deletes the memories with these ids, and returns the ids that existed.
-pub(super) fn delete(db: &Session, tenant: &Tenant, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+pub(super) async fn delete(
+    db: &Session,
+    tenant: &Tenant,
+    ids: &[Uuid],
+) -> Result<Vec<Uuid>, StoreError> {
     let sql = "DELETE FROM atlatl.memory WHERE tenant = $1 AND id = ANY ($2) RETURNING id, key";
-    let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)])?;
+    let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
     let keys: Vec<i64> = gone.iter().map(|row| row.get(1)).collect();
     if !keys.is_empty() {
-        delete_dependents(db, tenant, &keys)?;
+        delete_dependents(db, tenant, &keys).await?;
     }
     Ok(gone.iter().map(|row| row.get(0)).collect())
 }
@@ -295,7 +321,7 @@ impl<'a> Rows<'a> {
 /// Inserts the memories whose ids are free, with their documents and words, and returns their ids.
 /// Existing rows stay unchanged, but are locked until the transaction ends: an update with a
 /// condition that never holds locks the rows in order without changing them.
-pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
+pub(super) async fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
     let sql = format!(
         "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
          SELECT id, memory_type, namespace, status, tags::text[], created, changed, expires, \
@@ -313,12 +339,12 @@ pub(super) fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, Sto
         (&rows.lengths as _, Type::INT4_ARRAY),
     ];
     let values: Vec<Value<'_>> = rows.values().into_iter().chain(beside).collect();
-    let stored = db.query(&sql, &values)?;
+    let stored = db.query(&sql, &values).await?;
     Ok(stored.iter().map(|row| row.get(0)).collect())
 }
 
 /// Updates the rows in `memory` whose ids exist, with new keys. Returns the keys.
-pub(super) fn update_memories(
+pub(super) async fn update_memories(
     db: &Session,
     rows: &Rows<'_>,
 ) -> Result<HashMap<Uuid, i64>, StoreError> {
@@ -328,12 +354,12 @@ pub(super) fn update_memories(
          r.status, r.tags::text[], r.created, r.changed, r.expires, r.confidence, r.fades) \
          FROM {UNNESTED_COLUMNS} WHERE m.tenant = current_setting('atlatl.tenant') AND m.id = r.id RETURNING m.id, m.key"
     );
-    let stored = db.query(&sql, &rows.values())?;
+    let stored = db.query(&sql, &rows.values()).await?;
     Ok(stored.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// Inserts the documents and words of the memories that have a key.
-pub(super) fn insert_documents(
+pub(super) async fn insert_documents(
     db: &Session,
     rows: &Rows<'_>,
     keys: &HashMap<Uuid, i64>,
@@ -349,7 +375,7 @@ pub(super) fn insert_documents(
         (&rows.words, Type::TEXT_ARRAY),
         (&rows.lengths, Type::INT4_ARRAY),
     ];
-    db.execute(sql, &values).map(drop)
+    db.execute(sql, &values).await.map(drop)
 }
 
 /// An id in a `uuid` column.

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::migrations::{self, NO_TENANT};
 use super::options::PostgresOptions;
-use super::pool::Pool;
+use super::pool::{Pool, read_transaction};
 use super::session::{Access, quoted};
 use crate::store::StoreError;
 
@@ -41,20 +41,20 @@ impl Database {
 
     /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
     /// policies apply. A failed verification is repeated at the next use.
-    pub(super) fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+    pub(super) async fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
         let capabilities = if let Some(capabilities) = self.capabilities.get() {
             capabilities
         } else {
-            migrations::check(&self.pool, &self.role)?;
-            let pgvector = find_pgvector(&self.pool)?;
+            migrations::check(&self.pool, &self.role).await?;
+            let pgvector = find_pgvector(&self.pool).await?;
             self.capabilities.get_or_init(|| Capabilities { pgvector })
         };
         Ok((&self.pool, capabilities.pgvector.as_ref()))
     }
 
-    pub(super) fn about(&self) -> Result<DatabaseInfo, StoreError> {
-        self.verified()?;
-        DatabaseInfo::query(&self.pool, &self.role)
+    pub(super) async fn about(&self) -> Result<DatabaseInfo, StoreError> {
+        self.verified().await?;
+        DatabaseInfo::query(&self.pool, &self.role).await
     }
 
     /// Returns the URL of the database without the password.
@@ -64,15 +64,15 @@ impl Database {
 }
 
 /// Returns pgvector, if the extension is installed and usable.
-fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
+async fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
     // Before version 0.8 an index scan could stop before a filter had enough rows.
     let sql = "SELECT n.nspname::text, \
                  regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
                  AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
                  JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
-    pool.read(NO_TENANT, Access::Condition, &|db| {
-        let found = db.query(sql, &[])?;
+    read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+        let found = db.query(sql, &[]).await?;
         Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
     })
 }
@@ -98,14 +98,14 @@ pub struct DatabaseInfo {
 }
 
 impl DatabaseInfo {
-    fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
+    async fn query(pool: &Pool, role: &str) -> Result<Self, StoreError> {
         let sql = "SELECT current_setting('server_version'), \
                      current_setting('max_connections'), \
                      (SELECT max(number) FROM atlatl.migration), \
                      (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'vector' \
                       AND has_schema_privilege(e.extnamespace, 'USAGE'))";
-        pool.read(NO_TENANT, Access::Condition, &|db| {
-            let rows = db.query(sql, &[])?;
+        read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+            let rows = db.query(sql, &[]).await?;
             let row = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
             Ok(Self {
                 place: pool.place.clone(),

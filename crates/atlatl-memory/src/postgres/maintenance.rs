@@ -13,7 +13,7 @@ use crate::store::{BoxError, RepairReport, StoreError};
 /// The number of memories indexed per query.
 const REINDEX_BATCH_LEN: i64 = 500;
 
-pub(super) fn expire(
+pub(super) async fn expire(
     db: &Session,
     tenant: &Tenant,
     now: DateTime<Utc>,
@@ -23,34 +23,34 @@ pub(super) fn expire(
     let sql = "SELECT id FROM atlatl.memory WHERE tenant = $1 AND expires <= $2 \
                ORDER BY expires LIMIT $3 FOR UPDATE SKIP LOCKED";
     let now = microseconds(now);
-    let over = db.query(
-        sql,
-        &[(&tenant.name, Type::TEXT), (&now, Type::INT8), (&rows(limit), Type::INT8)],
-    )?;
+    let over = db
+        .query(sql, &[(&tenant.name, Type::TEXT), (&now, Type::INT8), (&rows(limit), Type::INT8)])
+        .await?;
     let ids: Vec<Uuid> = over.iter().map(|row| row.get(0)).collect();
-    let gone = delete(db, tenant, &ids)?;
+    let gone = delete(db, tenant, &ids).await?;
     Ok(ids.into_iter().filter(|id| gone.contains(id)).map(MemoryId::from).collect())
 }
 
 /// Indexes memories that the full-text index lacks, and deletes dependent rows without a memory.
-pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport, StoreError> {
+pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport, StoreError> {
     let mut orphaned = 0;
     for table in ["document", "vector"] {
         let sql = format!(
             "DELETE FROM atlatl.{table} x WHERE x.tenant = $1 AND NOT EXISTS \
              (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = x.key)"
         );
-        orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)])?;
+        orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
     }
-    let (mut missing, stale) = super::vector_index::repair(db, tenant)?;
+    let (mut missing, stale) = super::vector_index::repair(db, tenant).await?;
     orphaned += stale;
     let wordless = "SELECT key, json FROM atlatl.document \
                     WHERE tenant = $1 AND words IS NULL ORDER BY key LIMIT $2";
     let write = "UPDATE atlatl.document SET words = $3::tsvector, length = $4 \
                  WHERE tenant = $1 AND key = $2";
     loop {
-        let batch =
-            db.query(wordless, &[(&tenant.name, Type::TEXT), (&REINDEX_BATCH_LEN, Type::INT8)])?;
+        let batch = db
+            .query(wordless, &[(&tenant.name, Type::TEXT), (&REINDEX_BATCH_LEN, Type::INT8)])
+            .await?;
         if batch.is_empty() {
             return Ok(RepairReport::new(missing, orphaned));
         }
@@ -63,12 +63,12 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport, Stor
                 (&tsvector.words as _, Type::TEXT),
                 (&tsvector.length as _, Type::INT4),
             ];
-            missing += db.execute(write, &values)?;
+            missing += db.execute(write, &values).await?;
         }
     }
 }
 
-pub(super) fn lease(
+pub(super) async fn lease(
     db: &Session,
     task: &str,
     now: DateTime<Utc>,
@@ -80,23 +80,23 @@ pub(super) fn lease(
                WHERE l.until <= $2 OR l.until > $3";
     let (task, now, until) = (storable(task), microseconds(now), microseconds(until));
     let values = [(&task as _, Type::TEXT), (&now as _, Type::INT8), (&until as _, Type::INT8)];
-    Ok(db.execute(sql, &values)? == 1)
+    Ok(db.execute(sql, &values).await? == 1)
 }
 
 /// Returns the secret, if it exists.
-pub(super) fn secret(db: &Session, tenant: &Tenant) -> Result<Option<[u8; 32]>, StoreError> {
+pub(super) async fn secret(db: &Session, tenant: &Tenant) -> Result<Option<[u8; 32]>, StoreError> {
     let sql = "SELECT secret FROM atlatl.secret WHERE tenant = $1";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT)])?;
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
     Ok(found.first().and_then(|row| row.get::<_, &[u8]>(0).try_into().ok()))
 }
 
 /// Creates the secret, unless another process just did.
-pub(super) fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
+pub(super) async fn make_secret(db: &Session, tenant: &Tenant) -> Result<[u8; 32], StoreError> {
     // Three random UUIDs of the database have 122 random bits each.
     let make = "INSERT INTO atlatl.secret (secret) VALUES (sha256( \
                 uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || \
                 uuid_send(gen_random_uuid()))) ON CONFLICT (tenant) DO NOTHING";
-    db.execute(make, &[])?;
+    db.execute(make, &[]).await?;
     let none = || StoreError::Engine(BoxError::from("missing signing secret"));
-    secret(db, tenant)?.ok_or_else(none)
+    secret(db, tenant).await?.ok_or_else(none)
 }

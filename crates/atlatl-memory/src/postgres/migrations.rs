@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use super::options::PostgresOptions;
-use super::pool::Pool;
+use super::pool::{Pool, read_transaction, write_transaction};
 use super::row_level_security;
 use super::session::{Access, Session, quoted};
 use crate::store::StoreError;
@@ -64,7 +64,7 @@ const MIGRATION_TABLE: &str = "
 /// Migrates the schema to the newest version as the owner that the URL names, restores missing
 /// row-level security, and grants access to the role, all in one transaction. A concurrent
 /// migration waits and finds nothing to do. Returns the names of what was applied.
-pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
+pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
     let role = owner.role.clone();
     let own = PostgresOptions {
         role: "none".to_owned(),
@@ -74,23 +74,23 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
     };
     let pool = Pool::new(&own)?;
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
-    pool.write(NO_TENANT, |db| {
-        db.query("SELECT pg_advisory_xact_lock($1)", &[(&MIGRATION_LOCK_ID, Type::INT8)])?;
+    write_transaction!(&pool, NO_TENANT, |db| {
+        db.query("SELECT pg_advisory_xact_lock($1)", &[(&MIGRATION_LOCK_ID, Type::INT8)]).await?;
         let exists = "SELECT 1 FROM pg_roles WHERE rolname = $1";
-        if db.query(exists, &[(&role, Type::TEXT)])?.is_empty() {
+        if db.query(exists, &[(&role, Type::TEXT)]).await?.is_empty() {
             let quoted = quoted(&role);
             return Err(wrong(format!(
                 "role {quoted} does not exist: create it with CREATE ROLE {quoted} LOGIN PASSWORD \
                  '…'"
             )));
         }
-        db.batch(MIGRATION_TABLE)?;
-        let Version { current, oldest } = version(db)?;
+        db.batch(MIGRATION_TABLE).await?;
+        let Version { current, oldest } = version(db).await?;
         check_compatible(current, oldest).map_err(wrong)?;
         let mut applied = Vec::new();
         for (number, Migration { name, sql, oldest }) in (1_i32..).zip(MIGRATIONS) {
             if number > current {
-                db.batch(sql)?;
+                db.batch(sql).await?;
                 let done =
                     "INSERT INTO atlatl.migration (number, name, oldest) VALUES ($1, $2, $3)";
                 let values = [
@@ -98,25 +98,25 @@ pub(super) fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError
                     (&name as _, Type::TEXT),
                     (&oldest as _, Type::INT4),
                 ];
-                db.execute(done, &values)?;
+                db.execute(done, &values).await?;
                 applied.push(name.to_owned());
             }
         }
-        if row_level_security::enable(db)? {
+        if row_level_security::enable(db).await? {
             applied.push("policies".to_owned());
         }
-        db.batch(&grants(&role))?;
+        db.batch(&grants(&role)).await?;
         // Without pgvector vectors are compared more slowly, which is no reason to fail.
-        db.batch("SAVEPOINT pgvector")?;
-        let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector");
-        db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" })?;
+        db.batch("SAVEPOINT pgvector").await?;
+        let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector").await;
+        db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" }).await?;
         Ok(applied)
     })
 }
 
 /// Checks that a store can be opened: the schema version is compatible, the policies exist, and
 /// they apply to the role.
-pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
+pub(super) async fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let no_schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace \
                      WHERE nspname = 'atlatl'";
@@ -125,8 +125,8 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
                  WHERE c.relnamespace = 'atlatl'::regnamespace \
                  AND pg_has_role(r.oid, c.relowner, 'USAGE')) \
                  FROM pg_roles r WHERE r.rolname = current_user";
-    pool.read(NO_TENANT, Access::Condition, &|db| {
-        let usable: Option<bool> = db.query(no_schema, &[])?.first().map(|row| row.get(0));
+    read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+        let usable: Option<bool> = db.query(no_schema, &[]).await?.first().map(|row| row.get(0));
         match usable {
             None => return Err(wrong(outdated(0))),
             Some(false) => {
@@ -137,12 +137,12 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
             }
             Some(true) => {}
         }
-        let Version { current, oldest } = version(db)?;
+        let Version { current, oldest } = version(db).await?;
         check_compatible(current, oldest).map_err(wrong)?;
         if current < newest() {
             return Err(wrong(outdated(current)));
         }
-        let free: bool = db.query(bound, &[])?.first().is_none_or(|row| row.get(0));
+        let free: bool = db.query(bound, &[]).await?.first().is_none_or(|row| row.get(0));
         if free {
             return Err(wrong(format!(
                 "role {} is not subject to row-level security: it must not own the schema, be a \
@@ -150,23 +150,23 @@ pub(super) fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
                 quoted(role)
             )));
         }
-        row_level_security::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
+        row_level_security::check(db).await?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 
 /// Checks for the owner that the schema version is compatible and the policies exist.
-pub(super) fn check_version(pool: &Pool) -> Result<(), StoreError> {
+pub(super) async fn check_version(pool: &Pool) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let there = "SELECT to_regclass('atlatl.migration') IS NOT NULL";
-    pool.read(NO_TENANT, Access::Condition, &|db| {
-        let there = db.query(there, &[])?.first().is_some_and(|row| row.get(0));
+    read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+        let there = db.query(there, &[]).await?.first().is_some_and(|row| row.get(0));
         let Version { current, oldest } =
-            if there { version(db)? } else { Version { current: 0, oldest: 0 } };
+            if there { version(db).await? } else { Version { current: 0, oldest: 0 } };
         check_compatible(current, oldest).map_err(wrong)?;
         if current < newest() {
             return Err(wrong(outdated(current)));
         }
-        row_level_security::check(db)?.map_or(Ok(()), |why| Err(wrong(why)))
+        row_level_security::check(db).await?.map_or(Ok(()), |why| Err(wrong(why)))
     })
 }
 
@@ -176,9 +176,9 @@ struct Version {
     oldest: i32,
 }
 
-fn version(db: &Session) -> Result<Version, StoreError> {
+async fn version(db: &Session) -> Result<Version, StoreError> {
     let sql = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
-    let rows = db.query(sql, &[])?;
+    let rows = db.query(sql, &[]).await?;
     let of = |column| rows.first().map_or(0, |row| row.get(column));
     Ok(Version { current: of(0), oldest: of(1) })
 }

@@ -1,127 +1,201 @@
 //! The connection pool, and transactions that are bound to a tenant.
+//!
+//! [`read_transaction`] and [`write_transaction`] run statements in a transaction. They are macros,
+//! because the compiler cannot prove that the futures of asynchronous closures may move between
+//! threads.
 
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use deadpool::Runtime;
+use deadpool::managed::{
+    self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts,
+};
+use tokio::time::sleep;
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connection::{Acquired, Connection, IdleConnections};
+use super::connection::Connection;
 use super::options::{PostgresOptions, place};
 use super::session::{Access, Prologue, Session};
 use crate::store::StoreError;
 
 /// The interval between queries for the status of a transaction.
 const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The delay before the next attempt after a failed connection attempt.
+const CONNECT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Runs statements on a consistent snapshot. If the connection breaks, they run once more on
+/// another.
+macro_rules! read_transaction {
+    ($pool:expr, $tenant:expr, $access:expr, |$db:ident| $query:expr) => {{
+        let pool: &$crate::postgres::pool::Pool = $pool;
+        let mut attempts = $crate::postgres::pool::Attempts::default();
+        loop {
+            let session = pool.session($tenant, $access).await?;
+            let answer: Result<_, $crate::store::StoreError> = {
+                let $db = &session;
+                async { $query }.await
+            };
+            if let Some(answer) = pool.finish_read(session, answer, &mut attempts) {
+                break answer;
+            }
+        }
+    }};
+}
+
+/// Runs statements in a transaction that is durable when the result is `Ok`, and rolled back
+/// otherwise.
+macro_rules! write_transaction {
+    ($pool:expr, $tenant:expr, |$db:ident| $change:expr) => {{
+        let pool: &$crate::postgres::pool::Pool = $pool;
+        let mut attempts = $crate::postgres::pool::Attempts::default();
+        loop {
+            let session = pool.session($tenant, $crate::postgres::session::Access::Write).await?;
+            let done: Result<_, $crate::store::StoreError> = {
+                let $db = &session;
+                async { $change }.await
+            };
+            if let Some(done) = pool.finish_write(session, done, &mut attempts).await {
+                break done;
+            }
+        }
+    }};
+}
+
+pub(super) use {read_transaction, write_transaction};
+
+/// Whether a transaction was already repeated.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    is_repeated: bool,
+}
+
+impl Attempts {
+    /// Returns whether the transaction may be repeated now.
+    fn repeat(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_repeated, true)
+    }
+}
+
+/// A connection of the pool. It is returned on drop.
+pub(super) type PooledConnection = Object<Connector>;
 
 /// The connections of a process.
 pub(super) struct Pool {
-    idle_connections: IdleConnections,
-    config: Config,
+    connections: managed::Pool<Connector>,
     options: PostgresOptions,
     /// The URL of the database without the password.
     pub(super) place: String,
+}
+
+/// Opens the connections of a pool.
+pub(super) struct Connector {
+    config: Config,
+    /// No connection is attempted before this time.
+    paused_until: Mutex<Option<Instant>>,
+}
+
+impl managed::Manager for Connector {
+    type Type = Connection;
+    type Error = StoreError;
+
+    async fn create(&self) -> Result<Connection, StoreError> {
+        let paused = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = paused {
+            sleep(until.saturating_duration_since(Instant::now())).await;
+        }
+        let opened = Connection::open(&self.config).await;
+        let failed = matches!(opened, Err(StoreError::Unavailable(_)));
+        *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) =
+            failed.then(|| Instant::now() + CONNECT_RETRY_DELAY);
+        opened
+    }
+
+    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<StoreError> {
+        if connection.is_open() { Ok(()) } else { Err(RecycleError::message("closed")) }
+    }
 }
 
 impl Pool {
     /// Creates a pool without connecting.
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let config = options.config()?;
-        let (place, idle_connections) = (place(&config), IdleConnections::new(options.connections));
-        Ok(Self { idle_connections, config, options: options.clone(), place })
+        let place = place(&config);
+        let connector = Connector { config, paused_until: Mutex::default() };
+        let connections = managed::Pool::builder(connector)
+            .max_size(options.connections.max(1))
+            // A connection has its own timeout.
+            .timeouts(Timeouts { wait: Some(options.acquire_timeout), ..Timeouts::default() })
+            // The connection that was used last has the warmest caches.
+            .queue_mode(QueueMode::Lifo)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| StoreError::Engine(error.into()))?;
+        Ok(Self { connections, options: options.clone(), place })
     }
 
-    /// Runs `query` on a consistent snapshot. If the connection breaks, it runs once more on
-    /// another.
-    pub(super) fn read<T>(
+    /// Begins a transaction of `tenant`.
+    pub(super) async fn session(
         &self,
         tenant: &str,
         access: Access,
-        query: &impl Fn(&Session) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let mut again = true;
-        loop {
-            let session = self.session(tenant, access)?;
-            let answer = query(&session);
-            if answer.is_err() && session.is_lost() {
-                self.discard_idle();
-                if again {
-                    again = false;
-                    continue;
-                }
-            }
-            // Nothing was written, so the end need not be confirmed.
-            if let Some(connection) = session.end_without_waiting(end_statement(&answer)) {
-                self.idle_connections.put(connection);
-            }
-            return answer;
-        }
+    ) -> Result<Session, StoreError> {
+        let user = self.connections.manager().config.get_user();
+        let prologue = Prologue::new(tenant, access, &self.options, user);
+        let connection = self.connections.get().await.map_err(to_store_error)?;
+        Ok(Session::new(connection, prologue, self.options.statement_timeout))
     }
 
-    /// Runs `change` in a transaction that is durable when this returns `Ok`, and rolled back
-    /// otherwise.
-    pub(super) fn write<T>(
+    /// Ends a transaction that read. Returns `None` if it has to be repeated.
+    pub(super) fn finish_read<T>(
         &self,
-        tenant: &str,
-        mut change: impl FnMut(&Session) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let mut again = true;
-        loop {
-            let session = self.session(tenant, Access::Write)?;
-            let done = change(&session);
-            if done.is_err() && session.is_lost() {
-                self.discard_idle();
+        session: Session,
+        answer: Result<T, StoreError>,
+        attempts: &mut Attempts,
+    ) -> Option<Result<T, StoreError>> {
+        if answer.is_err() && session.is_lost() {
+            self.discard_idle();
+            if attempts.repeat() {
+                return None;
             }
-            // The connection broke while idle: the database received nothing of the transaction.
-            if done.is_err() && session.is_lost() && !session.has_begun() && again {
-                again = false;
-                continue;
-            }
-            let transaction = session.transaction();
-            let ended = session.end(end_statement(&done));
-            return match (done, ended) {
-                (Ok(done), Ok(connection)) => {
-                    self.idle_connections.put(connection);
-                    Ok(done)
-                }
-                (Ok(_), Err(end)) if end.lost => {
-                    Err(self.resolve_lost_commit(&transaction, end.error))
-                }
-                (Ok(_), Err(end)) => Err(end.error),
-                (Err(error), Ok(connection)) => {
-                    self.idle_connections.put(connection);
-                    Err(error)
-                }
-                // Without a connection the database rolls the transaction back.
-                (Err(error), Err(_)) => Err(error),
-            };
         }
+        // Nothing was written, so the end need not be confirmed.
+        session.end_without_waiting(end_statement(&answer));
+        Some(answer)
+    }
+
+    /// Ends a transaction that wrote. Returns `None` if it has to be repeated.
+    pub(super) async fn finish_write<T>(
+        &self,
+        session: Session,
+        done: Result<T, StoreError>,
+        attempts: &mut Attempts,
+    ) -> Option<Result<T, StoreError>> {
+        if done.is_err() && session.is_lost() {
+            self.discard_idle();
+            // The connection broke while idle: the database received nothing of the transaction.
+            if !session.has_begun() && attempts.repeat() {
+                return None;
+            }
+        }
+        let transaction = session.transaction();
+        let ended = session.end(end_statement(&done)).await;
+        Some(match (done, ended) {
+            (Ok(done), Ok(())) => Ok(done),
+            (Ok(_), Err(end)) if end.lost => {
+                Err(self.resolve_lost_commit(&transaction, end.error).await)
+            }
+            (Ok(_), Err(end)) => Err(end.error),
+            // Without a connection the database rolls the transaction back.
+            (Err(error), _) => Err(error),
+        })
     }
 
     /// Closes the idle connections: if one broke, most likely all did.
     fn discard_idle(&self) {
-        self.idle_connections.clear();
-    }
-
-    fn session(&self, tenant: &str, access: Access) -> Result<Session, StoreError> {
-        let opening = Prologue::new(tenant, access, &self.options, self.config.get_user());
-        Ok(Session::new(self.connection()?, opening, self.options.statement_timeout))
-    }
-
-    fn connection(&self) -> Result<Connection, StoreError> {
-        let permit = loop {
-            match self.idle_connections.take(self.options.acquire_timeout)? {
-                Acquired::Idle(connection) if connection.is_open() => return Ok(connection),
-                Acquired::Idle(_) => {}
-                Acquired::Permit(permit) => break permit,
-            }
-        };
-        let opened = Connection::open(&self.config, permit);
-        if matches!(opened, Err(StoreError::Unavailable(_))) {
-            self.idle_connections.pause_connecting();
-        }
-        opened
+        self.connections.retain(|_, _| false);
     }
 
     /// Determines the outcome of a transaction whose connection broke during the commit. Only the
@@ -129,11 +203,11 @@ impl Pool {
     ///
     /// "Aborted" is certain. "Committed" is not: a server that crashed before it wrote the
     /// transaction assigns the same id to another one, and reports the status of that.
-    fn resolve_lost_commit(&self, transaction: &str, error: StoreError) -> StoreError {
+    async fn resolve_lost_commit(&self, transaction: &str, error: StoreError) -> StoreError {
         let StoreError::Unavailable(cause) = error else { return error };
         let end = Instant::now() + self.options.acquire_timeout.max(self.options.connect_timeout);
         loop {
-            match self.status(transaction) {
+            match self.status(transaction).await {
                 Ok(Some(status)) if status == "aborted" => return StoreError::Unavailable(cause),
                 Ok(Some(status)) if status == "committed" => return StoreError::Unsure(cause),
                 // The transaction was never written.
@@ -141,20 +215,27 @@ impl Pool {
                     return StoreError::Unavailable(cause);
                 }
                 _ if Instant::now() >= end => return StoreError::Unsure(cause),
-                _ => thread::sleep(STATUS_POLL_INTERVAL),
+                _ => sleep(STATUS_POLL_INTERVAL).await,
             }
         }
     }
 
-    fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
+    async fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
         // No tenant has this name, so no rows are visible.
-        let session = self.session("", Access::Keys)?;
+        let session = self.session("", Access::Keys).await?;
         let sql = "SELECT pg_xact_status($1::xid8)";
-        let rows = session.query(sql, &[(&transaction, Type::TEXT)]);
-        if let Some(connection) = session.end_without_waiting("ROLLBACK") {
-            self.idle_connections.put(connection);
-        }
+        let rows = session.query(sql, &[(&transaction, Type::TEXT)]).await;
+        session.end_without_waiting("ROLLBACK");
         Ok(rows?.first().and_then(|row| row.get(0)))
+    }
+}
+
+/// Maps an error of the pool.
+fn to_store_error(error: PoolError<StoreError>) -> StoreError {
+    match error {
+        PoolError::Backend(error) => error,
+        PoolError::Timeout(_) => StoreError::Busy,
+        other => StoreError::Engine(other.into()),
     }
 }
 
@@ -166,12 +247,6 @@ fn end_statement<T>(done: &Result<T, StoreError>) -> &'static str {
 fn is_unknown_transaction(cause: &(dyn std::error::Error + 'static)) -> bool {
     let error = cause.downcast_ref::<tokio_postgres::Error>();
     error.and_then(tokio_postgres::Error::code) == Some(&SqlState::INVALID_PARAMETER_VALUE)
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.idle_connections.clear();
-    }
 }
 
 impl std::fmt::Debug for Pool {

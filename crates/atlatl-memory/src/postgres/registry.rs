@@ -6,9 +6,9 @@ use tokio_postgres::types::Type;
 
 use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
-use super::pool::Pool;
+use super::pool::{Pool, read_transaction, write_transaction};
 use super::session::Access;
-use super::{Postgres, Session, check_name, migrations};
+use super::{Postgres, check_name, migrations};
 use crate::store::StoreError;
 
 /// The number of tenant names per query.
@@ -77,41 +77,41 @@ pub struct KeySummary {
 
 impl Registry {
     /// Opens the registry. The URL names the owner of the database.
-    pub fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
+    pub async fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
         let own = PostgresOptions { role: "none".to_owned(), connections: 1, ..owner.clone() };
         let pool = Pool::new(&own)?;
-        migrations::check_version(&pool)?;
+        migrations::check_version(&pool).await?;
         Ok(Self(pool))
     }
 
     /// Creates a tenant, or updates the limits of an existing one. Returns whether it was created.
-    pub fn put_tenant(&self, name: &str, bounds: TenantLimits) -> Result<bool, StoreError> {
+    pub async fn put_tenant(&self, name: &str, bounds: TenantLimits) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "INSERT INTO atlatl.tenant AS t (name, memories, per_minute) VALUES ($1, $2, $3) \
                    ON CONFLICT (name) DO UPDATE SET memories = $2, per_minute = $3 \
                    RETURNING t.xmax = 0";
         let memories = bounds.memories.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         let per_minute = bounds.per_minute.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
-        self.0.write(NO_TENANT, |db| {
+        write_transaction!(&self.0, NO_TENANT, |db| {
             let values = [
                 (&name as _, Type::TEXT),
                 (&memories as _, Type::INT8),
                 (&per_minute as _, Type::INT4),
             ];
-            Ok(db.query(sql, &values)?.first().is_some_and(|row| row.get(0)))
+            Ok(db.query(sql, &values).await?.first().is_some_and(|row| row.get(0)))
         })
     }
 
     /// Returns all tenants.
-    pub fn tenants(&self) -> Result<Vec<TenantSummary>, StoreError> {
+    pub async fn tenants(&self) -> Result<Vec<TenantSummary>, StoreError> {
         let sql = "SELECT t.name, micros(t.made), t.memories, t.per_minute, \
                    (SELECT count(*) FROM atlatl.memory m WHERE m.tenant = t.name), \
                    (SELECT count(*) FROM atlatl.access_key k WHERE k.tenant = t.name \
                     AND k.revoked IS NULL AND (k.expires IS NULL OR k.expires > now())) \
                    FROM atlatl.tenant t ORDER BY t.name";
         let sql = sql.replace("micros(t.made)", &micros("t.made"));
-        self.0.read(NO_TENANT, Access::Condition, &|db: &Session| {
-            let rows = db.query(&sql, &[])?;
+        read_transaction!(&self.0, NO_TENANT, Access::Condition, |db| {
+            let rows = db.query(&sql, &[]).await?;
             Ok(rows
                 .iter()
                 .map(|row| TenantSummary {
@@ -130,29 +130,32 @@ impl Registry {
 
     /// Removes a tenant from the registry, with its keys. Returns whether it existed. Servers cache
     /// tenants, and may still write for a while.
-    pub fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
+    pub async fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
         let sql = "DELETE FROM atlatl.tenant WHERE name = $1";
-        self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&name, Type::TEXT)])? > 0))
+        write_transaction!(&self.0, NO_TENANT, |db| Ok(db
+            .execute(sql, &[(&name, Type::TEXT)])
+            .await?
+            > 0))
     }
 
     /// Deletes all data of a tenant that is no longer registered. Returns the number of memories.
-    pub fn erase_tenant(&self, name: &str) -> Result<u64, StoreError> {
+    pub async fn erase_tenant(&self, name: &str) -> Result<u64, StoreError> {
         check_name(name, &self.0.place)?;
-        self.0.write(name, |db| {
+        write_transaction!(&self.0, name, |db| {
             let listed = "SELECT 1 FROM atlatl.tenant WHERE name = $1";
-            if !db.query(listed, &[(&name, Type::TEXT)])?.is_empty() {
+            if !db.query(listed, &[(&name, Type::TEXT)]).await?.is_empty() {
                 return Ok(0);
             }
             let models = "SELECT model FROM atlatl.near WHERE tenant = $1";
-            for model in &db.query(models, &[(&name, Type::TEXT)])? {
+            for model in &db.query(models, &[(&name, Type::TEXT)]).await? {
                 let model: String = model.get(0);
-                db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)])?;
+                db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)]).await?;
             }
             let mut memories = 0;
             for table in TENANT_TABLES {
                 let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
-                let gone = db.execute(&sql, &[(&name, Type::TEXT)])?;
+                let gone = db.execute(&sql, &[(&name, Type::TEXT)]).await?;
                 if table == "memory" {
                     memories = gone;
                 }
@@ -162,14 +165,14 @@ impl Registry {
     }
 
     /// Stores a key. Returns whether the tenant exists.
-    pub fn put_key(&self, key: &NewKey<'_>) -> Result<bool, StoreError> {
+    pub async fn put_key(&self, key: &NewKey<'_>) -> Result<bool, StoreError> {
         let sql = "INSERT INTO atlatl.access_key (id, tenant, digest, scopes, name, expires) \
                    SELECT $1, t.name, $3, $4, $5, to_timestamp($6::float8 / 1000000) \
                    FROM atlatl.tenant t WHERE t.name = $2";
         let expires = key.expires.map(|at| at.timestamp_micros());
         #[expect(clippy::cast_precision_loss, reason = "to the microsecond for 285 years")]
         let expires = expires.map(|micros| micros as f64);
-        self.0.write(NO_TENANT, |db| {
+        write_transaction!(&self.0, NO_TENANT, |db| {
             let values = [
                 (&key.id as _, Type::TEXT),
                 (&key.tenant as _, Type::TEXT),
@@ -178,12 +181,12 @@ impl Registry {
                 (&key.name as _, Type::TEXT),
                 (&expires as _, Type::FLOAT8),
             ];
-            Ok(db.execute(sql, &values)? == 1)
+            Ok(db.execute(sql, &values).await? == 1)
         })
     }
 
     /// Returns the keys of all tenants, or of one.
-    pub fn keys(&self, tenant: Option<&str>) -> Result<Vec<KeySummary>, StoreError> {
+    pub async fn keys(&self, tenant: Option<&str>) -> Result<Vec<KeySummary>, StoreError> {
         let sql = format!(
             "SELECT id, tenant, name, scopes, {}, {}, {} FROM atlatl.access_key \
              WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, made, id",
@@ -191,8 +194,8 @@ impl Registry {
             micros("expires"),
             micros("revoked")
         );
-        self.0.read(NO_TENANT, Access::Condition, &|db: &Session| {
-            let rows = db.query(&sql, &[(&tenant, Type::TEXT)])?;
+        read_transaction!(&self.0, NO_TENANT, Access::Condition, |db| {
+            let rows = db.query(&sql, &[(&tenant, Type::TEXT)]).await?;
             Ok(rows
                 .iter()
                 .map(|row| KeySummary {
@@ -209,9 +212,12 @@ impl Registry {
     }
 
     /// Revokes a key. Returns `false` if it does not exist or is revoked already.
-    pub fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
+    pub async fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let sql = "UPDATE atlatl.access_key SET revoked = now() WHERE id = $1 AND revoked IS NULL";
-        self.0.write(NO_TENANT, |db| Ok(db.execute(sql, &[(&id, Type::TEXT)])? == 1))
+        write_transaction!(&self.0, NO_TENANT, |db| Ok(db
+            .execute(sql, &[(&id, Type::TEXT)])
+            .await?
+            == 1))
     }
 }
 
@@ -261,7 +267,7 @@ pub struct StoredKey {
 
 impl Postgres {
     /// Returns the key with this id.
-    pub fn key(&self, id: &str) -> Result<Option<StoredKey>, StoreError> {
+    pub async fn key(&self, id: &str) -> Result<Option<StoredKey>, StoreError> {
         let sql = "SELECT tenant, digest, scopes, expires, revoked FROM atlatl.key_of($1)";
         self.query_one(sql, id, |row| StoredKey {
             tenant: row.get(0),
@@ -270,10 +276,11 @@ impl Postgres {
             expires: row.get::<_, Option<i64>>(3).and_then(DateTime::from_timestamp_micros),
             revoked: row.get(4),
         })
+        .await
     }
 
     /// Returns the tenant with this name.
-    pub fn find_tenant(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
+    pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
         let sql = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
         self.query_one(sql, name, |row| TenantRecord {
             bounds: TenantLimits {
@@ -282,17 +289,18 @@ impl Postgres {
             },
             made: row.get(2),
         })
+        .await
     }
 
     /// Returns the names of all tenants in order.
-    pub fn tenants(&self) -> Result<Vec<String>, StoreError> {
-        let (pool, _) = self.0.verified()?;
+    pub async fn tenants(&self) -> Result<Vec<String>, StoreError> {
+        let (pool, _) = self.0.verified().await?;
         let sql = "SELECT name FROM atlatl.tenants_after($1, $2)";
         let mut names: Vec<String> = Vec::new();
         loop {
             let after = names.last().cloned().unwrap_or_default();
-            let page = pool.read(NO_TENANT, Access::Keys, &|db: &Session| {
-                db.query(sql, &[(&after, Type::TEXT), (&TENANT_PAGE_LEN, Type::INT4)])
+            let page = read_transaction!(pool, NO_TENANT, Access::Keys, |db| {
+                db.query(sql, &[(&after, Type::TEXT), (&TENANT_PAGE_LEN, Type::INT4)]).await
             })?;
             let full = i32::try_from(page.len()).is_ok_and(|found| found >= TENANT_PAGE_LEN);
             names.extend(page.iter().map(|row| row.get::<_, String>(0)));
@@ -302,7 +310,7 @@ impl Postgres {
         }
     }
 
-    fn query_one<T>(
+    async fn query_one<T>(
         &self,
         sql: &str,
         name: &str,
@@ -312,9 +320,10 @@ impl Postgres {
         if name.contains('\0') {
             return Ok(None);
         }
-        let (pool, _) = self.0.verified()?;
-        let found = pool
-            .read(NO_TENANT, Access::Keys, &|db: &Session| db.query(sql, &[(&name, Type::TEXT)]))?;
+        let (pool, _) = self.0.verified().await?;
+        let found = read_transaction!(pool, NO_TENANT, Access::Keys, |db| db
+            .query(sql, &[(&name, Type::TEXT)])
+            .await)?;
         Ok(found.first().map(made))
     }
 }

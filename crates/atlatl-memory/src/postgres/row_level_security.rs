@@ -24,8 +24,8 @@ enum MissingProtection {
 }
 
 /// Describes the first unprotected table and the fix. Returns `None` if all are protected.
-pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
-    Ok(unprotected_tables(db)?.first().map(|UnprotectedTable { table, missing }| {
+pub(super) async fn check(db: &Session) -> Result<Option<String>, StoreError> {
+    Ok(unprotected_tables(db).await?.first().map(|UnprotectedTable { table, missing }| {
         let table = quoted(table);
         let missing = match missing {
             MissingProtection::RowSecurity => "has no row-level security",
@@ -38,8 +38,8 @@ pub(super) fn check(db: &Session) -> Result<Option<String>, StoreError> {
 
 /// Restores missing protection as the owner. Returns whether there was any. Other tables are not
 /// touched, since servers may be running.
-pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
-    let unprotected_tables = unprotected_tables(db)?;
+pub(super) async fn enable(db: &Session) -> Result<bool, StoreError> {
+    let unprotected_tables = unprotected_tables(db).await?;
     for UnprotectedTable { table, missing } in &unprotected_tables {
         let table = quoted(table);
         db.batch(&match missing {
@@ -57,14 +57,15 @@ pub(super) fn enable(db: &Session) -> Result<bool, StoreError> {
                  CREATE POLICY owner ON atlatl.{table} TO CURRENT_USER \
                  USING (true) WITH CHECK (true)"
             ),
-        })?;
+        })
+        .await?;
     }
     Ok(!unprotected_tables.is_empty())
 }
 
 /// Finds unprotected tables. Partitions need no policy, because without one direct access returns
 /// no rows. Tables that only the owner reads have no default for the tenant and no tenant policy.
-fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, StoreError> {
+async fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, StoreError> {
     let sql = "WITH held AS (SELECT c.oid, c.relname::text AS name, c.relowner AS owner, \
                    c.relispartition AS part, c.relrowsecurity AND c.relforcerowsecurity AS bound, \
                    coalesce(a.atthasdef, false) AS tenants FROM pg_class c \
@@ -83,7 +84,7 @@ fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, StoreError>
         1 => MissingProtection::TenantPolicy,
         _ => MissingProtection::OwnerPolicy,
     };
-    let found = db.query(sql, &[])?;
+    let found = db.query(sql, &[]).await?;
     Ok(found
         .iter()
         .map(|row| UnprotectedTable { table: row.get(0), missing: missing(row.get(1)) })

@@ -27,7 +27,7 @@ const SCORE_OF_ONE_OCCURRENCE: f64 = 0.6 * 0.608;
 /// The maximum number of memories that are counted for the weight of a phrase.
 const MAX_WEIGHED_ROWS: u64 = 100_000;
 
-pub(super) fn lexical(
+pub(super) async fn lexical(
     db: &Session,
     tenant: &Tenant,
     terms: &Terms,
@@ -52,7 +52,7 @@ pub(super) fn lexical(
          ORDER BY f.score DESC, m.key LIMIT {limit}",
         condition.sql
     );
-    let found = db.query(&sql, &condition.values())?;
+    let found = db.query(&sql, &condition.values()).await?;
     let total = found.first().map_or(0, |row| row.get::<_, i64>(3).unsigned_abs());
     let best = found
         .iter()
@@ -60,14 +60,16 @@ pub(super) fn lexical(
         .collect();
     let matches = Matches::new(best, total);
     let (weights, unknown) = if is_weighed {
-        let (frequencies, memories) =
-            (frequencies(db, tenant, &terms.phrases, MAX_WEIGHED_ROWS)?, documents(db, tenant)?);
+        let (frequencies, memories) = (
+            frequencies(db, tenant, &terms.phrases, MAX_WEIGHED_ROWS).await?,
+            documents(db, tenant).await?,
+        );
         let weights = frequencies.iter().map(|&frequency| bm25::idf(memories, frequency)).sum();
         (weights, zeros(&frequencies))
     } else {
         // If there are matches, no phrase is unknown.
         let unknown = match total {
-            0 => zeros(&frequencies(db, tenant, &terms.phrases, 1)?),
+            0 => zeros(&frequencies(db, tenant, &terms.phrases, 1).await?),
             _ => Vec::new(),
         };
         #[expect(clippy::cast_precision_loss, reason = "at most 128 phrases")]
@@ -83,7 +85,7 @@ fn zeros(frequencies: &[u64]) -> Vec<usize> {
 }
 
 /// Counts the memories that contain each phrase, up to `cap`.
-pub(super) fn frequencies(
+pub(super) async fn frequencies(
     db: &Session,
     tenant: &Tenant,
     phrases: &[Phrase],
@@ -101,7 +103,7 @@ pub(super) fn frequencies(
     let cap = i64::try_from(cap).unwrap_or(i64::MAX);
     let sql = "SELECT f.frequency FROM atlatl.frequencies($1, $2) WITH ORDINALITY AS f (frequency, n) \
                ORDER BY f.n";
-    let counted = db.query(sql, &[(&expressions, Type::TEXT_ARRAY), (&cap, Type::INT8)])?;
+    let counted = db.query(sql, &[(&expressions, Type::TEXT_ARRAY), (&cap, Type::INT8)]).await?;
     for (place, row) in places.into_iter().zip(&counted) {
         frequencies[place] = row.get::<_, i64>(0).unsigned_abs();
     }
@@ -109,16 +111,16 @@ pub(super) fn frequencies(
 }
 
 /// Counts the memories of a tenant.
-fn documents(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
+async fn documents(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM atlatl.document WHERE tenant = $1";
-    let counted = db.query(sql, &[(&tenant.name, Type::TEXT)])?;
+    let counted = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
     Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 
 /// A condition over `m`, an alias of `memory`, and its parameters. `$1` is the tenant.
 pub(super) struct Condition {
     pub(super) sql: String,
-    values: Vec<(Box<dyn ToSql + Sync>, Type)>,
+    values: Vec<(Box<dyn ToSql + Send + Sync>, Type)>,
 }
 
 impl Condition {
@@ -176,7 +178,11 @@ impl Condition {
     }
 
     /// Adds a parameter, and returns its placeholder.
-    pub(super) fn value(&mut self, value: impl ToSql + Sync + 'static, kind: Type) -> String {
+    pub(super) fn value(
+        &mut self,
+        value: impl ToSql + Send + Sync + 'static,
+        kind: Type,
+    ) -> String {
         self.values.push((Box::new(value), kind));
         format!("${}", self.values.len())
     }
@@ -187,11 +193,11 @@ impl Condition {
     }
 
     pub(super) fn values(&self) -> Vec<Value<'_>> {
-        self.values.iter().map(|(value, kind)| (&**value, kind.clone())).collect()
+        self.values.iter().map(|(value, kind)| (&**value as _, kind.clone())).collect()
     }
 }
 
-pub(super) fn list_after(
+pub(super) async fn list_after(
     db: &Session,
     mut condition: Condition,
     order: Order,
@@ -206,13 +212,13 @@ pub(super) fn list_after(
         condition.and(format_args!("(m.{column}, m.id) {sign} ({at}, {id})"));
     }
     // One row more than requested shows whether there are more.
-    let mut memories = list_from(db, condition, order, 0, limit.saturating_add(1))?;
+    let mut memories = list_from(db, condition, order, 0, limit.saturating_add(1)).await?;
     let more = memories.len() > limit;
     memories.truncate(limit);
     Ok(MemoryPage { memories, more })
 }
 
-pub(super) fn list_from(
+pub(super) async fn list_from(
     db: &Session,
     mut condition: Condition,
     order: Order,
@@ -230,13 +236,13 @@ pub(super) fn list_from(
          ORDER BY m.{column} {direction}, m.id {direction}",
         condition.sql
     );
-    let found = db.query(&sql, &condition.values())?;
+    let found = db.query(&sql, &condition.values()).await?;
     found.iter().map(|row| read(row.get(0))).collect()
 }
 
-pub(super) fn count(db: &Session, condition: &Condition) -> Result<u64, StoreError> {
+pub(super) async fn count(db: &Session, condition: &Condition) -> Result<u64, StoreError> {
     let sql = format!("SELECT count(*) FROM atlatl.memory m WHERE {}", condition.sql);
-    let counted = db.query(&sql, &condition.values())?;
+    let counted = db.query(&sql, &condition.values()).await?;
     Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 
@@ -282,7 +288,7 @@ pub(super) fn cosine(pgvector: Option<&str>, query_vector: &str) -> String {
 
 /// Returns the memories with the nearest vectors by comparing all. `pgvector` is the schema of the
 /// extension.
-pub(super) fn nearest(
+pub(super) async fn nearest(
     db: &Session,
     pgvector: Option<&str>,
     query_vector: &QueryVector<'_>,
@@ -301,12 +307,12 @@ pub(super) fn nearest(
          ORDER BY 2 DESC, m.key LIMIT {limit}",
         condition.sql
     );
-    let found = db.query(&sql, &condition.values())?;
+    let found = db.query(&sql, &condition.values()).await?;
     Ok(matches(&found))
 }
 
 /// Returns the cosine similarity to the vectors of these memories.
-pub(super) fn cosines(
+pub(super) async fn cosines(
     db: &Session,
     tenant: &Tenant,
     pgvector: Option<&str>,
@@ -326,7 +332,7 @@ pub(super) fn cosines(
         (&query_vector.vector as _, Type::FLOAT4_ARRAY),
         (&wanted as _, Type::UUID_ARRAY),
     ];
-    let found = db.query(&sql, &values)?;
+    let found = db.query(&sql, &values).await?;
     let cosines: HashMap<u128, f64> = found
         .iter()
         .map(|row| (MemoryId::from(row.get::<_, Uuid>(0)).as_u128(), row.get(1)))
@@ -342,7 +348,7 @@ pub(super) fn matches(rows: &[Row]) -> Vec<MemoryMatch> {
 
 /// Returns the memories without a vector. A high-water mark would skip a memory that has an older
 /// key and was committed later.
-pub(super) fn unembedded(
+pub(super) async fn unembedded(
     db: &Session,
     tenant: &Tenant,
     model: &str,
@@ -362,14 +368,14 @@ pub(super) fn unembedded(
         (&rows(limit) as _, Type::INT8),
         (&after as _, Type::INT8),
     ];
-    let waiting = db.query(sql, &values)?;
+    let waiting = db.query(sql, &values).await?;
     let one = |row: &Row| {
         Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?))
     };
     waiting.iter().map(one).collect()
 }
 
-pub(super) fn count_unembedded(
+pub(super) async fn count_unembedded(
     db: &Session,
     tenant: &Tenant,
     model: &str,
@@ -379,11 +385,11 @@ pub(super) fn count_unembedded(
                    WHERE v.tenant = $1 AND v.model = $2 AND v.key = m.key)";
     let model = storable(model);
     let values = [(&tenant.name as _, Type::TEXT), (&model as _, Type::TEXT)];
-    let counted = db.query(sql, &values)?;
+    let counted = db.query(sql, &values).await?;
     Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 
-pub(super) fn put(
+pub(super) async fn put(
     db: &Session,
     tenant: &Tenant,
     model: &str,
@@ -395,7 +401,7 @@ pub(super) fn put(
     // remains. The order is the one of other writers, which prevents deadlocks.
     let lock = "SELECT key FROM atlatl.memory WHERE tenant = $1 AND key = ANY ($2) \
                 ORDER BY id FOR SHARE";
-    let there = db.query(lock, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)])?;
+    let there = db.query(lock, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await?;
     let there: Vec<i64> = there.iter().map(|row| row.get(0)).collect();
     let model = storable(model);
     for (version, vector) in vectors {
@@ -413,7 +419,7 @@ pub(super) fn put(
             (&key as _, Type::INT8),
             (&vector as _, Type::FLOAT4_ARRAY),
         ];
-        db.execute(sql, &values)?;
+        db.execute(sql, &values).await?;
     }
     Ok(())
 }

@@ -6,16 +6,21 @@
 //! A transaction begins with its first statement: the prologue with the tenant and the timeout is
 //! sent before it in the same round trip, and the result counts only if both succeed.
 
-use std::cell::{Cell, RefCell};
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use deadpool::managed::Object;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
-use super::connection::{Connection, is_lost, to_store_error};
+use super::connection::{is_lost, to_store_error};
 use super::options::PostgresOptions;
+use super::pool::PooledConnection;
+use crate::blocking::{WorkGuard, current_guard};
 use crate::listing::Filter;
 use crate::store::StoreError;
 
@@ -25,14 +30,26 @@ const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 /// A parameter and its type.
 pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// A transaction. If it is dropped before its end, the connection is closed.
+/// How long an abandoned transaction may take to end. After that its connection is closed.
+const ABANDONED_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A transaction.
+///
+/// If it is dropped before its end, it is rolled back, and a running statement is canceled. The
+/// connection counts as used until that is done.
 pub(super) struct Session {
-    connection: Connection,
+    /// `None` after the end.
+    connection: Option<PooledConnection>,
+    guard: Option<WorkGuard>,
     deadline: Duration,
-    lost: Cell<bool>,
+    lost: AtomicBool,
+    /// Whether a statement is running whose result has not been read.
+    is_running: AtomicBool,
+    /// Whether the transaction is being committed.
+    is_ending: AtomicBool,
     /// The prologue, until it is sent.
-    prologue: RefCell<Option<Prologue>>,
-    transaction: RefCell<Option<String>>,
+    prologue: Mutex<Option<Prologue>>,
+    transaction: Mutex<Option<String>>,
 }
 
 /// A transaction whose end was not confirmed.
@@ -44,118 +61,186 @@ pub(super) struct UnconfirmedEnd {
 
 impl Session {
     /// Creates a transaction that begins with its first statement.
-    pub(super) fn new(connection: Connection, prologue: Prologue, limit: Duration) -> Self {
+    pub(super) fn new(connection: PooledConnection, prologue: Prologue, limit: Duration) -> Self {
         Self {
-            connection,
+            connection: Some(connection),
+            guard: current_guard(),
             deadline: limit + SERVER_TIMEOUT_GRACE,
-            lost: Cell::new(false),
-            prologue: RefCell::new(Some(prologue)),
-            transaction: RefCell::new(None),
+            lost: AtomicBool::new(false),
+            is_running: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
+            prologue: Mutex::new(Some(prologue)),
+            transaction: Mutex::new(None),
         }
+    }
+
+    fn connection(&self) -> &PooledConnection {
+        self.connection.as_ref().expect("there until the end")
     }
 
     /// Runs a statement and returns its rows.
-    pub(super) fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn query(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
         let (types, values) = split(values);
         #[cfg(feature = "contract")]
         super::statement_recorder::record(sql, &types, &values);
         self.run_with_prologue(async {
-            let statement = self.connection.statement(sql, types).await?;
-            self.connection.client().query(&statement, &values).await
+            let statement = self.connection().statement(sql, types).await?;
+            self.connection().client().query(&statement, &values).await
         })
+        .await
     }
 
     /// Runs a statement and returns the number of affected rows.
-    pub(super) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+    pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
         let (types, values) = split(values);
         #[cfg(feature = "contract")]
         super::statement_recorder::record(sql, &types, &values);
         self.run_with_prologue(async {
-            let statement = self.connection.statement(sql, types).await?;
-            self.connection.client().execute(&statement, &values).await
+            let statement = self.connection().statement(sql, types).await?;
+            self.connection().client().execute(&statement, &values).await
         })
+        .await
     }
 
     /// Runs several statements without parameters.
-    pub(super) fn batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.run_with_prologue(self.connection.client().batch_execute(sql))
+    pub(super) async fn batch(&self, sql: &str) -> Result<(), StoreError> {
+        self.run_with_prologue(self.connection().client().batch_execute(sql)).await
     }
 
-    /// Ends the transaction with this statement, and returns the connection when that is confirmed.
-    pub(super) fn end(self, statement: &str) -> Result<Connection, UnconfirmedEnd> {
-        let ended = if self.prologue.borrow().is_some() {
+    /// Ends the transaction with this statement, and returns the connection to the pool when that
+    /// is confirmed.
+    pub(super) async fn end(mut self, statement: &str) -> Result<(), UnconfirmedEnd> {
+        self.is_ending.store(true, Ordering::Relaxed);
+        let ended = if lock(&self.prologue).is_some() {
             Ok(())
         } else {
-            self.with_timeout(self.connection.client().batch_execute(statement))
+            self.with_timeout(self.connection().client().batch_execute(statement)).await
         };
+        let connection = self.connection.take();
         match ended {
-            Ok(()) => Ok(self.connection),
-            Err(error) => Err(UnconfirmedEnd { error, lost: self.lost.get() }),
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // It would be returned with an open transaction.
+                drop(connection.map(Object::take));
+                Err(UnconfirmedEnd { error, lost: self.is_lost() })
+            }
         }
     }
 
-    /// Ends the transaction with this statement, and returns the connection without waiting if it
-    /// is still open. Later statements are executed after this one.
-    pub(super) fn end_without_waiting(self, statement: &str) -> Option<Connection> {
-        let said = self.prologue.borrow().is_some() || self.connection.execute_detached(statement);
-        (said && !self.lost.get()).then_some(self.connection)
+    /// Ends the transaction with this statement, and returns the connection to the pool without
+    /// waiting if it is still open. Later statements are executed after this one.
+    pub(super) fn end_without_waiting(mut self, statement: &str) {
+        let Some(connection) = self.connection.take() else { return };
+        let said = lock(&self.prologue).is_some() || connection.execute_detached(statement);
+        if !said || self.is_lost() {
+            drop(Object::take(connection));
+        }
     }
 
     /// Returns whether the database began this transaction.
     pub(super) fn has_begun(&self) -> bool {
-        self.transaction.borrow().is_some()
+        lock(&self.transaction).is_some()
     }
 
     /// Returns whether the connection broke.
     pub(super) fn is_lost(&self) -> bool {
-        self.lost.get()
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Returns the transaction id, if the transaction writes.
     pub(super) fn transaction(&self) -> String {
-        self.transaction.borrow().clone().unwrap_or_default()
+        lock(&self.transaction).clone().unwrap_or_default()
     }
 
     /// Runs `work`, after the prologue if that has not been sent yet. Both are sent before a result
     /// arrives.
-    fn run_with_prologue<T>(
+    async fn run_with_prologue<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
-        let Some(prologue) = self.prologue.take() else { return self.with_timeout(work) };
-        let prologue_rows = self.connection.client().simple_query(prologue.sql());
+        let prologue = lock(&self.prologue).take();
+        let Some(prologue) = prologue else { return self.with_timeout(work).await };
+        let prologue_rows = self.connection().client().simple_query(prologue.sql());
         let both = async {
             let (prologue_rows, done) = tokio::join!(biased; prologue_rows, work);
             Ok((prologue_rows?, done))
         };
-        let (prologue_rows, done) = self.with_timeout(both)?;
+        let (prologue_rows, done) = self.with_timeout(both).await?;
         let name = prologue_rows.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
             _ => None,
         });
-        *self.transaction.borrow_mut() = Some(name.unwrap_or_default());
+        *lock(&self.transaction) = Some(name.unwrap_or_default());
         done.map_err(|error| self.record_error(error))
     }
 
-    fn with_timeout<T>(
+    async fn with_timeout<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
-        // Inside the future, because the timer belongs to the connection's runtime.
-        match self.connection.run(async { timeout(self.deadline, work).await }) {
+        self.is_running.store(true, Ordering::Relaxed);
+        let done = timeout(self.deadline, work).await;
+        self.is_running.store(false, Ordering::Relaxed);
+        match done {
             Ok(done) => done.map_err(|error| self.record_error(error)),
             Err(late) => {
                 // The late result would be read as the result of another statement.
-                self.lost.set(true);
+                self.lost.store(true, Ordering::Relaxed);
                 Err(StoreError::Unavailable(late.into()))
             }
         }
     }
 
     fn record_error(&self, error: Error) -> StoreError {
-        self.lost.set(self.lost.get() || is_lost(&error));
+        self.lost.fetch_or(is_lost(&error), Ordering::Relaxed);
         to_store_error(error)
     }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        let is_unused = lock(&self.prologue).is_some();
+        if is_unused && connection.is_open() {
+            return;
+        }
+        let is_running = self.is_running.load(Ordering::Relaxed);
+        let is_ending = self.is_ending.load(Ordering::Relaxed);
+        match Handle::try_current() {
+            Ok(runtime) if !self.is_lost() => {
+                let (cancel, guard) = (is_running && !is_ending, self.guard.take());
+                runtime.spawn(async move {
+                    end_abandoned(connection, cancel).await;
+                    drop(guard);
+                });
+            }
+            // Without a connection the database rolls the transaction back.
+            _ => drop(Object::take(connection)),
+        }
+    }
+}
+
+/// Rolls an abandoned transaction back. The connection is returned to the pool when that is
+/// confirmed, unless a statement was canceled: a cancel request that is delivered late would hit the
+/// next user of the connection.
+async fn end_abandoned(connection: PooledConnection, cancel: bool) {
+    let ended = async {
+        let cancel_sent = !cancel || connection.cancel_request().send().await.is_ok();
+        // The result of a statement arrives after those of the statements before it.
+        cancel_sent && connection.client().batch_execute("ROLLBACK").await.is_ok()
+    };
+    let ended = timeout(ABANDONED_TIMEOUT, ended).await.unwrap_or(false);
+    if cancel || !ended {
+        drop(Object::take(connection));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Separates types and parameters.

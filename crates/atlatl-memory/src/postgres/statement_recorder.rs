@@ -7,10 +7,9 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use crate::store::BoxError;
 
-thread_local! {
-    /// The statements of this thread's stores, while recording. A store runs on its caller's
-    /// thread.
-    static STATEMENTS: RefCell<Option<Vec<RecordedStatement>>> = const { RefCell::new(None) };
+tokio::task_local! {
+    /// The statements of stores that are called in the recorded future.
+    static STATEMENTS: RefCell<Vec<RecordedStatement>>;
 }
 
 /// A statement of a store, without the statements that begin and end its transaction.
@@ -43,24 +42,27 @@ impl ToSql for RecordedValue {
     to_sql_checked!();
 }
 
-/// Runs `work` and returns the statements that stores sent on this thread.
-pub fn record_statements<T>(work: impl FnOnce() -> T) -> (T, Vec<RecordedStatement>) {
-    STATEMENTS.with_borrow_mut(|sent| *sent = Some(Vec::new()));
-    let done = work();
-    (done, STATEMENTS.take().unwrap_or_default())
+/// Runs `work` and returns the statements that stores sent in it.
+pub async fn record_statements<T>(work: impl Future<Output = T>) -> (T, Vec<RecordedStatement>) {
+    STATEMENTS
+        .scope(RefCell::default(), async {
+            let done = work.await;
+            (done, STATEMENTS.with(RefCell::take))
+        })
+        .await
 }
 
 /// Records a statement, if recording is on.
 pub(super) fn record(sql: &str, types: &[Type], values: &[&(dyn ToSql + Sync)]) {
-    STATEMENTS.with_borrow_mut(|sent| {
-        let Some(sent) = sent else { return };
+    // Fails if recording is off.
+    let _ = STATEMENTS.try_with(|sent| {
         let encoded = |(value, kind): (&&(dyn ToSql + Sync), &Type)| {
             let mut bytes = BytesMut::new();
             let none = value.to_sql_checked(kind, &mut bytes);
             // A parameter that cannot be encoded fails when it is sent.
             RecordedValue(matches!(none, Ok(IsNull::No)).then(|| bytes.to_vec()))
         };
-        sent.push(RecordedStatement {
+        sent.borrow_mut().push(RecordedStatement {
             sql: sql.to_owned(),
             types: types.to_vec(),
             values: values.iter().zip(types).map(encoded).collect(),

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::crud::{Tenant, rows};
-use super::pool::Pool;
+use super::pool::{Pool, read_transaction, write_transaction};
 use super::search::{Condition, QueryVector, cosine, matches};
 use super::session::{Access, Session, Value};
 use crate::store::{MemoryMatch, StoreError};
@@ -104,7 +104,7 @@ impl Model {
 }
 
 /// Returns the models of a tenant. `from` vectors are enough for an index, and counting stops there.
-fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
+async fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
     let sql = "WITH RECURSIVE used AS ( \
                    (SELECT v.model FROM atlatl.vector v WHERE v.tenant = $1 ORDER BY v.model LIMIT 1) \
                    UNION ALL SELECT (SELECT v.model FROM atlatl.vector v \
@@ -124,7 +124,7 @@ fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreE
                    EXISTS (SELECT 1 FROM atlatl.waiting w WHERE w.tenant = $1 AND w.model = c.model) \
                FROM counted c \
                LEFT JOIN atlatl.near n ON n.tenant = $1 AND n.model = c.model ORDER BY c.model";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)])?;
+    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)]).await?;
     let state = |row: &Row| match (row.get(8), row.get(5), row.get(6), row.get(9)) {
         (false, ..) => IndexState::Invalid,
         (_, false, ..) => IndexState::New,
@@ -143,16 +143,20 @@ fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreE
 }
 
 /// Returns whether there is work to do.
-pub(super) fn is_behind(db: &Session, tenant: &Tenant, from: usize) -> Result<bool, StoreError> {
+pub(super) async fn is_behind(
+    db: &Session,
+    tenant: &Tenant,
+    from: usize,
+) -> Result<bool, StoreError> {
     let from = rows(from.max(1));
-    Ok(models(db, tenant, from)?.iter().any(|model| model.next_action(from).is_some()))
+    Ok(models(db, tenant, from).await?.iter().any(|model| model.next_action(from).is_some()))
 }
 
 /// Enqueues vectors that an index lacks, and entries without a vector. Returns the number of each.
 /// Either means that a write bypassed the trigger.
-pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
+pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
     let (mut missing, mut orphaned) = (0, 0);
-    for model in models(db, tenant, 1)? {
+    for model in models(db, tenant, 1).await? {
         let Some(Index { relation, dimensions, state: IndexState::Behind | IndexState::UpToDate }) =
             model.index
         else {
@@ -169,19 +173,19 @@ pub(super) fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreE
             (&model.name as _, Type::TEXT),
             (&dimensions as _, Type::INT4),
         ];
-        missing += db.execute(&lacks, &values)?;
+        missing += db.execute(&lacks, &values).await?;
         let keeps = format!(
             "INSERT INTO atlatl.waiting (model, key) SELECT $2, n.key FROM atlatl.\"{relation}\" n \
              WHERE n.tenant = $1 AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
              WHERE v.tenant = $1 AND v.model = $2 AND v.key = n.key) ON CONFLICT DO NOTHING"
         );
-        orphaned += db.execute(&keeps, &values[..2])?;
+        orphaned += db.execute(&keeps, &values[..2]).await?;
     }
     Ok((missing, orphaned))
 }
 
 /// Returns the memories with the nearest vectors, or `None` if no index can answer.
-pub(super) fn search(
+pub(super) async fn search(
     db: &Session,
     pgvector: &str,
     query_vector: &QueryVector<'_>,
@@ -191,7 +195,7 @@ pub(super) fn search(
     if limit == 0 || limit > MAX_INDEX_HITS {
         return Ok(None);
     }
-    let Some(relation) = usable_index(db, query_vector, &condition, limit)? else {
+    let Some(relation) = usable_index(db, query_vector, &condition, limit).await? else {
         return Ok(None);
     };
     let (model, vector) = query_vector.values(&mut condition);
@@ -213,7 +217,7 @@ pub(super) fn search(
          WHERE {filter} AND cardinality(v.vector) = cardinality({vector}) \
          ORDER BY 2 DESC, m.key LIMIT {most}"
     );
-    let found = db.query(&sql, &condition.values())?;
+    let found = db.query(&sql, &condition.values()).await?;
     let proposed = found.first().map_or(0, |row| row.get::<_, i64>(3));
     // The scan ended before it had enough, so there may be more.
     Ok((proposed >= rows(limit)).then(|| matches(&found)))
@@ -221,7 +225,7 @@ pub(super) fn search(
 
 /// Returns the table of the index, if it can answer, and configures index scans for this
 /// transaction. `enable_sort = off` only makes the planner prefer the order of the index.
-fn usable_index(
+async fn usable_index(
     db: &Session,
     query_vector: &QueryVector<'_>,
     condition: &Condition,
@@ -245,12 +249,12 @@ fn usable_index(
         (&query_vector.model as _, Type::TEXT),
         (&dimensions as _, Type::INT4),
     ];
-    Ok(db.query(&sql, &values)?.first().map(|row| row.get(0)))
+    Ok(db.query(&sql, &values).await?.first().map(|row| row.get(0)))
 }
 
 /// Does the next step for the first index that needs one. Returns the amount of work, 0 if nothing
 /// can be done now. `pgvector` is the schema of the extension.
-pub(super) fn advance(
+pub(super) async fn advance(
     pool: &Pool,
     tenant: &Tenant,
     pgvector: &str,
@@ -258,25 +262,33 @@ pub(super) fn advance(
 ) -> Result<u64, StoreError> {
     let from = rows(from.max(1));
     let name = &tenant.name;
-    for model in pool.read(name, Access::Condition, &|db| models(db, tenant, from))? {
+    for model in
+        read_transaction!(pool, name, Access::Condition, |db| models(db, tenant, from).await)?
+    {
         let done = match (model.next_action(from), &model.index) {
             (Some(IndexAction::Create(size)), _) => {
-                pool.write(name, |db| create_index(db, &model, size))?
+                write_transaction!(pool, name, |db| create_index(db, &model, size).await)?
             }
-            (Some(IndexAction::Drop), _) => pool.write(name, |db| drop_index(db, &model))?,
+            (Some(IndexAction::Drop), _) => {
+                write_transaction!(pool, name, |db| drop_index(db, &model).await)?
+            }
             (Some(IndexAction::Announce), _) => {
-                pool.write(name, |db| announce_index(db, tenant, &model))?
+                write_transaction!(pool, name, |db| announce_index(db, tenant, &model).await)?
             }
             (Some(IndexAction::Enqueue(up_to)), _) => {
-                pool.write(name, |db| enqueue_existing(db, tenant, &model, up_to))?
+                write_transaction!(pool, name, |db| enqueue_existing(db, tenant, &model, up_to)
+                    .await)?
             }
             (Some(IndexAction::Apply), Some(index)) => {
-                let pending =
-                    pool.read(name, Access::Condition, &|db| pending(db, tenant, &model))?;
-                pool.write(name, |db| {
-                    apply_pending(db, tenant, &model, index, pgvector, &pending.keys)
+                let pending = read_transaction!(pool, name, Access::Condition, |db| pending(
+                    db, tenant, &model
+                )
+                .await)?;
+                write_transaction!(pool, name, |db| {
+                    apply_pending(db, tenant, &model, index, pgvector, &pending.keys).await
                 })?;
-                pool.write(name, |db| clear_pending(db, tenant, &model, &pending))?
+                write_transaction!(pool, name, |db| clear_pending(db, tenant, &model, &pending)
+                    .await)?
             }
             (None, _) | (Some(IndexAction::Apply), None) => 0,
         };
@@ -287,28 +299,28 @@ pub(super) fn advance(
     Ok(0)
 }
 
-fn create_index(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
+async fn create_index(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
     let sql = "SELECT atlatl.make_near($1, $2) IS NOT NULL";
-    let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)])?;
+    let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)]).await?;
     Ok(made.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
-fn drop_index(db: &Session, model: &Model) -> Result<u64, StoreError> {
-    let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)])?;
+async fn drop_index(db: &Session, model: &Model) -> Result<u64, StoreError> {
+    let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)]).await?;
     Ok(gone.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
 /// Records this transaction's id. Writers with a greater id know of the index.
-fn announce_index(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
+async fn announce_index(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
     let sql = "UPDATE atlatl.near SET since = pg_current_xact_id() \
                WHERE tenant = $1 AND model = $2 AND since IS NULL";
-    db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)])
+    db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)]).await
 }
 
 /// Enqueues some vectors that existed before the index; new ones are enqueued by the trigger. It
 /// waits until the last transaction that does not know of the index has ended, because its vectors
 /// are not visible yet.
-fn enqueue_existing(
+async fn enqueue_existing(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
@@ -317,13 +329,13 @@ fn enqueue_existing(
     let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
     // A writer may hold a queue row and wait for another. This transaction gives up first, so that
     // the writer does not fail.
-    db.batch("SET LOCAL lock_timeout = '200ms'")?;
+    db.batch("SET LOCAL lock_timeout = '200ms'").await?;
     // An id that no transaction had here comes from the server of a backup, whose writers do not
     // exist here.
     let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since \
                OR pg_snapshot_xmax(pg_current_snapshot()) <= since FROM atlatl.near \
                WHERE tenant = $1 AND model = $2";
-    let known = db.query(all, &values)?;
+    let known = db.query(all, &values).await?;
     if known.first().and_then(|row| row.get(0)) != Some(true) {
         return Ok(0);
     }
@@ -338,7 +350,7 @@ fn enqueue_existing(
         .into_iter()
         .chain([(&up_to as _, Type::INT8), (&ENQUEUE_BATCH_LEN as _, Type::INT8)])
         .collect();
-    db.execute(sql, &values)
+    db.execute(sql, &values).await
 }
 
 /// Queued vectors.
@@ -347,7 +359,11 @@ struct PendingVectors {
     turns: Vec<i64>,
 }
 
-fn pending(db: &Session, tenant: &Tenant, model: &Model) -> Result<PendingVectors, StoreError> {
+async fn pending(
+    db: &Session,
+    tenant: &Tenant,
+    model: &Model,
+) -> Result<PendingVectors, StoreError> {
     let sql = "SELECT key, turn FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
                ORDER BY key LIMIT $3";
     let values = [
@@ -355,13 +371,13 @@ fn pending(db: &Session, tenant: &Tenant, model: &Model) -> Result<PendingVector
         (&model.name as _, Type::TEXT),
         (&APPLY_BATCH_LEN as _, Type::INT8),
     ];
-    let found = db.query(sql, &values)?;
+    let found = db.query(sql, &values).await?;
     let column = |n| found.iter().map(|row| row.get(n)).collect();
     Ok(PendingVectors { keys: column(0), turns: column(1) })
 }
 
 /// Updates the index entries of the vectors with these keys.
-fn apply_pending(
+async fn apply_pending(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
@@ -378,13 +394,13 @@ fn apply_pending(
     // One at a time regardless of the lease: a deletion must see the entries that another process
     // inserted.
     let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
-    db.query(alone, &[(relation, Type::TEXT)])?;
+    db.query(alone, &[(relation, Type::TEXT)]).await?;
     let theirs = "v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $4";
     let gone = format!(
         "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND n.key = ANY ($3) \
          AND NOT EXISTS (SELECT 1 FROM atlatl.vector v WHERE {theirs} AND v.key = n.key)"
     );
-    db.execute(&gone, &values)?;
+    db.execute(&gone, &values).await?;
     // In the order of the keys, which prevents deadlocks.
     let there = format!(
         "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
@@ -393,12 +409,12 @@ fn apply_pending(
          ON CONFLICT (tenant, key) DO UPDATE SET embedding = excluded.embedding \
          WHERE n.embedding::real[] <> excluded.embedding::real[]"
     );
-    db.execute(&there, &values).map(drop)
+    db.execute(&there, &values).await.map(drop)
 }
 
 /// Removes queue entries that were applied, unless they were renewed or are being renewed. It
 /// selects by key only, because the planner's statistics rarely know the queue length.
-fn clear_pending(
+async fn clear_pending(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
@@ -412,12 +428,12 @@ fn clear_pending(
         (&pending.keys, Type::INT8_ARRAY),
         (&pending.turns, Type::INT8_ARRAY),
     ];
-    let found = db.query(free, &values)?;
+    let found = db.query(free, &values).await?;
     let keys: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
     let gone = "DELETE FROM atlatl.waiting WHERE tenant = $1 AND model = $2 AND key = ANY ($3)";
     let values: [Value<'_>; 3] =
         [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];
-    db.execute(gone, &values)
+    db.execute(gone, &values).await
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use super::query::{Need, Terms};
 use super::spelling::{self, Correction};
 use super::time_expression::TimeExpression;
 use super::{EmptyAnswer, MatchedBy, RankPosition, RankedBy, SearchHit, SearchResults};
-use crate::embed::Embedder;
+use crate::blocking;
+use crate::embed::{EmbedError, Embedder};
 use crate::listing::{Filter, Order};
 use crate::store::{Matches, MemoryStore, StoreError};
 
@@ -91,25 +92,28 @@ pub(crate) struct HybridSearch {
 }
 
 impl HybridSearch {
-    pub(crate) fn search(&self, query: &HybridQuery<'_>) -> Result<SearchResults, StoreError> {
+    pub(crate) async fn search(
+        &self,
+        query: &HybridQuery<'_>,
+    ) -> Result<SearchResults, StoreError> {
         if query.query.trim().is_empty() {
-            return self.list_newest(query);
+            return self.list_newest(query).await;
         }
         let time = match query.mode {
             Mode::Vector => None,
             _ => TimeExpression::parse(query.query, query.now),
         };
         let min_candidates = if time.is_some() { COMBINED } else { MIN_CANDIDATES };
-        let Candidates { mut words, near, warning } = self.candidates(query, min_candidates)?;
-        let rank = |matches: &Matches| self.rank(matches, near.as_ref(), time.as_ref(), query.now);
-        let mut ranked = rank(&words.matches)?;
+        let Candidates { mut words, near, warning } =
+            self.candidates(query, min_candidates).await?;
+        let (near_ref, time_ref, now) = (near.as_ref(), time.as_ref(), query.now);
+        let mut ranked = self.rank(&words.matches, near_ref, time_ref, now).await?;
         let is_partial = query.after.is_none()
             && words.matches.total > words.matches.best.len() as u64
             && words.matches.best.len() < MAX_HITS;
         if is_partial && !is_settled(&ranked, &words.matches, near.as_ref(), query.limit) {
-            let (filter, now) = (query.filter, query.now);
-            words.matches = self.store.lexical(&words.terms, filter, MAX_HITS, now)?;
-            ranked = rank(&words.matches)?;
+            words.matches = self.store.lexical(&words.terms, query.filter, MAX_HITS, now).await?;
+            ranked = self.rank(&words.matches, near_ref, time_ref, now).await?;
         }
         scale_scores(&mut ranked);
         let matches = &words.matches;
@@ -137,9 +141,9 @@ impl HybridSearch {
         };
         let page = &rest[..rest.len().min(query.limit)];
         let more = rest.len() > page.len();
-        let empty = if ranked.is_empty() { self.explain_empty(query, &words)? } else { None };
+        let empty = if ranked.is_empty() { self.explain_empty(query, &words).await? } else { None };
         Ok(SearchResults {
-            hits: self.hits(page, words.read, near.as_ref())?,
+            hits: self.hits(page, words.read, near.as_ref()).await?,
             total_matches,
             at_least,
             more,
@@ -152,7 +156,11 @@ impl HybridSearch {
     }
 
     /// Finds the matches by words, at least `min` if there are so many, and the nearest vectors.
-    fn candidates(&self, query: &HybridQuery<'_>, min: usize) -> Result<Candidates, StoreError> {
+    async fn candidates(
+        &self,
+        query: &HybridQuery<'_>,
+        min: usize,
+    ) -> Result<Candidates, StoreError> {
         let (embedder, warning) = match (query.mode, &self.embedder) {
             (Mode::Lexical, _) | (Mode::Hybrid, None) => (None, None),
             (Mode::Vector, None) => {
@@ -162,21 +170,25 @@ impl HybridSearch {
             (_, Some(embedder)) => (Some(embedder), None),
         };
         let Some(embedder) = embedder else {
-            return Ok(Candidates { words: self.words_alone(query, min)?, near: None, warning });
+            return Ok(Candidates {
+                words: self.words_alone(query, min).await?,
+                near: None,
+                warning,
+            });
         };
         let words = match query.mode {
             Mode::Vector => None,
-            _ => Some(self.words(query, query.candidates(COMBINED), 0)?),
+            _ => Some(self.words(query, query.candidates(COMBINED), 0).await?),
         };
         let corrections = words.as_ref().map_or(&[][..], |words| &words.corrections[..]);
         let text = corrected_text(query.query, corrections);
-        let (near, warning) = match embedder.embed_query(&text) {
-            Ok(vector) => (self.nearest(&**embedder, &vector, query, words.as_ref())?, None),
+        let (near, warning) = match embed_query(embedder, text.into_owned()).await? {
+            Ok(vector) => (self.nearest(&**embedder, &vector, query, words.as_ref()).await?, None),
             Err(error) => (None, Some(format!("ranked only by words: {error}"))),
         };
         let words = match words {
             Some(words) => words,
-            None if near.is_none() => self.words_alone(query, min)?,
+            None if near.is_none() => self.words_alone(query, min).await?,
             None => WordMatches {
                 terms: Terms::parse(query.query, query.need),
                 corrections: Vec::new(),
@@ -193,41 +205,54 @@ impl HybridSearch {
 
     /// Finds the matches of a query that is ranked by words. Usually the best of them are the first
     /// page, so they are read in the same round trip.
-    fn words_alone(&self, query: &HybridQuery<'_>, min: usize) -> Result<WordMatches, StoreError> {
+    async fn words_alone(
+        &self,
+        query: &HybridQuery<'_>,
+        min: usize,
+    ) -> Result<WordMatches, StoreError> {
         let first = if query.after.is_none() { query.limit } else { 0 };
-        self.words(query, query.candidates(min), first)
+        self.words(query, query.candidates(min), first).await
     }
 
     /// Finds at most `limit` matches by words, and reads the `first` of them. Words that no memory
     /// contains are corrected.
-    fn words(
+    async fn words(
         &self,
         query: &HybridQuery<'_>,
         limit: usize,
         first: usize,
     ) -> Result<WordMatches, StoreError> {
-        let (filter, now) = (query.filter, query.now);
-        let find = |terms: &Terms| match first {
-            0 => self.store.lexical(terms, filter, limit, now).map(|found| (found, Vec::new())),
-            _ => self.store.lexical_and_read(terms, filter, limit, first, now),
-        };
-        let is_right =
-            |word: &str| self.embedder.as_ref().is_some_and(|embedder| embedder.knows_word(word));
         let terms = Terms::parse(query.query, query.need);
-        let (matches, read) = find(&terms)?;
+        let (matches, read) = self.find(&terms, query, limit, first).await?;
         if !matches.unknown.is_empty()
             && let Some((terms, corrections)) =
-                spelling::correct(&*self.store, &terms, &matches.unknown, &is_right)?
+                spelling::correct(&*self.store, &terms, &matches.unknown, self.embedder.as_deref())
+                    .await?
         {
-            let (matches, read) = find(&terms)?;
+            let (matches, read) = self.find(&terms, query, limit, first).await?;
             return Ok(WordMatches { terms, corrections, matches, read });
         }
         Ok(WordMatches { terms, corrections: Vec::new(), matches, read })
     }
 
+    /// Finds at most `limit` matches of `terms`, and reads the `first` of them.
+    async fn find(
+        &self,
+        terms: &Terms,
+        query: &HybridQuery<'_>,
+        limit: usize,
+        first: usize,
+    ) -> Result<(Matches, Vec<Memory>), StoreError> {
+        let (filter, now) = (query.filter, query.now);
+        if first == 0 {
+            return Ok((self.store.lexical(terms, filter, limit, now).await?, Vec::new()));
+        }
+        self.store.lexical_and_read(terms, filter, limit, first, now).await
+    }
+
     /// Returns the nearest vectors, and the cosines of the best matches by words. Returns `None` if
     /// no memory has a vector.
-    fn nearest(
+    async fn nearest(
         &self,
         embedder: &dyn Embedder,
         vector: &[f32],
@@ -235,7 +260,8 @@ impl HybridSearch {
         words: Option<&WordMatches>,
     ) -> Result<Option<Nearest>, StoreError> {
         let model = embedder.model();
-        let best = self.store.nearest(model, vector, query.filter, MAX_VECTOR_HITS, query.now)?;
+        let best =
+            self.store.nearest(model, vector, query.filter, MAX_VECTOR_HITS, query.now).await?;
         if best.is_empty() {
             return Ok(None);
         }
@@ -247,14 +273,14 @@ impl HybridSearch {
             .filter(|one| !near.contains(&one.id.as_u128()))
             .map(|one| one.id.clone())
             .collect();
-        let cosines = self.store.cosines(model, vector, &others)?;
+        let cosines = self.store.cosines(model, vector, &others).await?;
         let cosines = others.iter().zip(cosines);
         let others = cosines.filter_map(|(id, cosine)| Some((id.as_u128(), cosine?))).collect();
         Ok(Some(Nearest::new(best, others, embedder.fusion(), query.query)))
     }
 
     /// Scores and sorts the candidates, best first.
-    fn rank(
+    async fn rank(
         &self,
         matches: &Matches,
         near: Option<&Nearest>,
@@ -263,14 +289,14 @@ impl HybridSearch {
     ) -> Result<Vec<RankedMatch>, StoreError> {
         let mut ranked = fuse(matches, near);
         let named = time.map(|time| (time, time_bonus(matches, near)));
-        self.apply_times(&mut ranked, named, now)?;
+        self.apply_times(&mut ranked, named, now).await?;
         ranked.sort_by(|a, b| compare_hits((a.score, &a.id), (b.score, &b.id)));
         Ok(ranked)
     }
 
     /// Adds a bonus to the scores of the memories of a named time, and then multiplies each score by
     /// the strength that is left at `now`.
-    fn apply_times(
+    async fn apply_times(
         &self,
         ranked: &mut [RankedMatch],
         named: Option<(&TimeExpression, f64)>,
@@ -279,7 +305,7 @@ impl HybridSearch {
         let is_read = |one: &RankedMatch| one.decays || (one.is_dated && named.is_some());
         let ids: Vec<_> =
             ranked.iter().filter(|one| is_read(one)).map(|one| one.id.clone()).collect();
-        let memories = self.store.get_all(&ids)?;
+        let memories = self.store.get_all(&ids).await?;
         // The memories come back in the requested order. One that was deleted meanwhile keeps its
         // score.
         let mut memories = memories.iter().peekable();
@@ -297,7 +323,7 @@ impl HybridSearch {
     }
 
     /// Reads the memories of a page, except those in `read`.
-    fn hits(
+    async fn hits(
         &self,
         page: &[RankedMatch],
         read: Vec<Memory>,
@@ -311,7 +337,7 @@ impl HybridSearch {
             .map(|one| one.id.clone())
             .collect();
         if !missing.is_empty() {
-            let more = self.store.get_all(&missing)?.into_iter();
+            let more = self.store.get_all(&missing).await?.into_iter();
             memories.extend(more.map(|memory| (memory.id.clone(), memory)));
         }
         // Memories that were deleted meanwhile are left out.
@@ -325,11 +351,14 @@ impl HybridSearch {
     }
 
     /// Answers an empty query: all admitted memories, newest first.
-    fn list_newest(&self, query: &HybridQuery<'_>) -> Result<SearchResults, StoreError> {
+    async fn list_newest(&self, query: &HybridQuery<'_>) -> Result<SearchResults, StoreError> {
         let &HybridQuery { filter, limit, now, .. } = query;
-        let listed = self.store.list(filter, Order::Newest, None, limit, now)?;
-        let total_matches =
-            if listed.more { self.store.count(filter, now)? } else { listed.memories.len() as u64 };
+        let listed = self.store.list(filter, Order::Newest, None, limit, now).await?;
+        let total_matches = if listed.more {
+            self.store.count(filter, now).await?
+        } else {
+            listed.memories.len() as u64
+        };
         let hit = |memory| SearchHit {
             memory,
             score: 1.0,
@@ -352,18 +381,18 @@ impl HybridSearch {
     }
 
     /// Finds out why nothing matches.
-    fn explain_empty(
+    async fn explain_empty(
         &self,
         query: &HybridQuery<'_>,
         words: &WordMatches,
     ) -> Result<Option<EmptyAnswer>, StoreError> {
         let (terms, now) = (&words.terms, query.now);
         let any = Filter { status: None, ..Filter::default() };
-        if self.store.list(&any, Order::Newest, None, 1, now)?.memories.is_empty() {
+        if self.store.list(&any, Order::Newest, None, 1, now).await?.memories.is_empty() {
             return Ok(Some(EmptyAnswer::NothingStored));
         }
         if *query.filter != any {
-            let matches = self.store.lexical(terms, &any, 1, now)?.total;
+            let matches = self.store.lexical(terms, &any, 1, now).await?.total;
             if matches > 0 {
                 let filters = query.filter.restrictions();
                 return Ok(Some(EmptyAnswer::Filtered { matches, filters }));
@@ -376,11 +405,21 @@ impl HybridSearch {
         }
         if terms.need == Need::All && terms.phrases.len() > 1 {
             let some = Terms { need: Need::Any, ..terms.clone() };
-            let some = self.store.lexical(&some, query.filter, 1, now)?.total;
+            let some = self.store.lexical(&some, query.filter, 1, now).await?.total;
             return Ok(Some(EmptyAnswer::NotTogether { some }));
         }
         Ok(None)
     }
+}
+
+/// Embeds a query on a blocking thread.
+async fn embed_query(
+    embedder: &Arc<dyn Embedder>,
+    query: String,
+) -> Result<Result<Vec<f32>, EmbedError>, StoreError> {
+    let embedder = Arc::clone(embedder);
+    let embedded = blocking::run(move || embedder.embed_query(&query));
+    embedded.await.map_err(|shutdown| StoreError::Engine(shutdown.into()))
 }
 
 /// Returns the query with corrected words.

@@ -15,6 +15,7 @@ use std::ops::RangeInclusive;
 use super::query::{Need, Phrase, Terms, is_unsegmented};
 use super::time_expression::is_time_word;
 use super::tokenizer::tokenize;
+use crate::embed::Embedder;
 use crate::store::{MemoryStore, StoreError};
 
 /// The lengths of words that are corrected, in characters.
@@ -42,25 +43,28 @@ pub struct Correction {
 }
 
 /// Replaces the unknown words of a query by similar words that memories contain. `unknown` are the
-/// indexes of the phrases that no memory contains; words for which `is_right` holds stay. Returns
+/// indexes of the phrases that no memory contains; words that the embedder knows stay. Returns
 /// `None` if there is nothing to replace.
-pub(crate) fn correct(
+pub(crate) async fn correct(
     store: &dyn MemoryStore,
     terms: &Terms,
     unknown: &[usize],
-    is_right: &dyn Fn(&str) -> bool,
+    embedder: Option<&dyn Embedder>,
 ) -> Result<Option<(Terms, Vec<Correction>)>, StoreError> {
     let has_others = terms.need == Need::Any && unknown.len() < terms.phrases.len();
     let mut corrected = terms.clone();
     let mut corrections = Vec::new();
+    let is_right =
+        |word: &str| embedder.is_some_and(|embedder| embedder.knows_word(&word.to_lowercase()));
     let is_candidate = |&&index: &&usize| {
-        terms.phrases.get(index).is_some_and(|phrase| {
-            is_correctable(phrase, has_others) && !is_right(&phrase.words.to_lowercase())
-        })
+        terms
+            .phrases
+            .get(index)
+            .is_some_and(|phrase| is_correctable(phrase, has_others) && !is_right(&phrase.words))
     };
     for &index in unknown.iter().filter(is_candidate).take(MAX_CORRECTED) {
         let phrase = &mut corrected.phrases[index];
-        let used = replacements(store, &phrase.words, has_others)?;
+        let used = replacements(store, &phrase.words, has_others).await?;
         if !used.is_empty() {
             phrase.alternatives.clone_from(&used);
             corrections.push(Correction { written: phrase.words.clone(), used });
@@ -84,7 +88,7 @@ fn is_correctable(phrase: &Phrase, has_others: bool) -> bool {
 
 /// Returns the words of the index that differ from `word` by one edit, most likely first: those with
 /// the same first letter, which people rarely miss, then the more frequent.
-fn replacements(
+async fn replacements(
     store: &dyn MemoryStore,
     word: &str,
     same_first_letter: bool,
@@ -107,7 +111,7 @@ fn replacements(
     }
     let phrases: Vec<Phrase> =
         by_stem.into_values().map(|(.., neighbor)| Phrase::new(neighbor, false)).collect();
-    let frequencies = store.frequencies(&phrases, FREQUENCY_CAP)?;
+    let frequencies = store.frequencies(&phrases, FREQUENCY_CAP).await?;
     let mut present: Vec<(String, u64)> = phrases
         .into_iter()
         .map(|phrase| phrase.words)

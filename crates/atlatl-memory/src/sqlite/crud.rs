@@ -85,7 +85,7 @@ pub(super) fn ids(
 pub(super) fn update(
     db: &Connection,
     id: &MemoryId,
-    change: UpdateFn<'_>,
+    change: &mut UpdateFn,
 ) -> Result<Option<Memory>, StoreError> {
     let Some((key, stored)) = row(db, id)? else { return Ok(None) };
     let before = read(&stored)?;

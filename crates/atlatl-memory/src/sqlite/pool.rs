@@ -1,15 +1,22 @@
 //! The connection pool: one writer, and readers beside it.
+//!
+//! Statements block, so they run on the blocking threads of the runtime. The permit of a connection
+//! belongs to the work: a caller that is gone does not release it before the work has ended.
 
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, InterruptHandle, OpenFlags, Transaction, TransactionBehavior};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout_at;
 
 use super::error::{to_open_error, to_store_error};
 use super::schema;
+use crate::blocking::{join, spawn};
 use crate::store::StoreError;
 
 /// The timeout of a write: waiting for other writers of this process, and then of other processes.
@@ -18,8 +25,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a checkpoint of the write-ahead log waits for readers.
 const SCRUB_TIMEOUT: Duration = Duration::from_millis(100);
-/// The maximum number of idle readers.
-const MAX_IDLE_READERS: usize = 8;
+/// The maximum number of concurrent readers. Further ones wait.
+const MAX_READERS: usize = 8;
 /// The maximum number of prepared statements per connection.
 const MAX_PREPARED_STATEMENTS: usize = 64;
 
@@ -37,72 +44,45 @@ const PRAGMAS: &str = "
     PRAGMA trusted_schema = OFF;
 ";
 
-/// The connections of a store.
-#[derive(Debug)]
+/// The connections of a store. Cheap to clone.
+#[derive(Debug, Clone)]
 pub(super) struct Pool {
     path: PathBuf,
-    writer: Writer,
-    readers: Mutex<Vec<Connection>>,
+    /// The writing connection, for one caller at a time in the order of their calls.
+    writer: Arc<AsyncMutex<Connection>>,
+    readers: Arc<Readers>,
 }
 
-/// The writing connection, for one caller at a time. Unlike a mutex it has a deadline, so that the
-/// callers' waits for other processes do not add up.
+/// The reading connections.
 #[derive(Debug)]
-struct Writer {
-    /// `None` while it is in use.
-    idle: Mutex<Option<Connection>>,
-    freed: Condvar,
+struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
 }
 
-/// The writing connection in use. It is returned when this is dropped, also after a panic: an
-/// uncommitted transaction has been rolled back by then.
-struct WriteGuard<'a> {
-    writer: &'a Writer,
-    /// Taken only by `drop`.
-    connection: Option<Connection>,
+/// Work on a blocking thread that its caller waits for. If the caller is gone, it is not started, and
+/// a statement that runs is interrupted.
+struct Abandonable<T> {
+    work: JoinHandle<T>,
+    statement: RunningStatement,
 }
 
-impl Writer {
-    fn new(connection: Connection) -> Self {
-        Self { idle: Mutex::new(Some(connection)), freed: Condvar::new() }
-    }
+/// The handle that interrupts the statement of a reader, while it has a connection.
+type RunningStatement = Arc<Mutex<Option<InterruptHandle>>>;
 
-    /// Acquires the connection as soon as it is free. The same deadline then applies to waiting for
-    /// other processes.
-    fn take(&self, timeout: Duration) -> Result<WriteGuard<'_>, StoreError> {
-        let deadline = Instant::now() + timeout;
-        let mut idle = lock(&self.idle);
-        loop {
-            if let Some(connection) = idle.take() {
-                drop(idle);
-                let writing = WriteGuard { writer: self, connection: Some(connection) };
-                let left = deadline.saturating_duration_since(Instant::now());
-                writing.get()?.busy_timeout(left).map_err(to_store_error)?;
-                return Ok(writing);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(StoreError::Busy);
-            }
-            idle = self.freed.wait_timeout(idle, left).unwrap_or_else(PoisonError::into_inner).0;
+impl<T> Drop for Abandonable<T> {
+    fn drop(&mut self) {
+        // Neither has an effect on work that is done.
+        self.work.abort();
+        if let Some(statement) = &*lock(&self.statement) {
+            statement.interrupt();
         }
     }
 }
 
-impl WriteGuard<'_> {
-    fn get(&self) -> Result<&Connection, StoreError> {
-        self.connection.as_ref().ok_or(StoreError::Busy)
-    }
-
-    fn get_mut(&mut self) -> Result<&mut Connection, StoreError> {
-        self.connection.as_mut().ok_or(StoreError::Busy)
-    }
-}
-
-impl Drop for WriteGuard<'_> {
-    fn drop(&mut self) {
-        *lock(&self.writer.idle) = self.connection.take();
-        self.writer.freed.notify_one();
+impl<T> Abandonable<T> {
+    async fn join(mut self) -> Result<T, StoreError> {
+        join(&mut self.work).await.map_err(|shutdown| StoreError::Engine(shutdown.into()))
     }
 }
 
@@ -117,53 +97,77 @@ impl Pool {
         // Before any change, since the file may belong to another program.
         schema::prepare(&mut writer, &place)?;
         enable_wal(&writer)?;
-        let writer = Writer::new(writer);
-        Ok(Self { path: path.to_owned(), writer, readers: Mutex::default() })
+        let permits = Arc::new(Semaphore::new(MAX_READERS));
+        let readers = Arc::new(Readers { idle: Mutex::default(), permits });
+        Ok(Self { path: path.to_owned(), writer: Arc::new(AsyncMutex::new(writer)), readers })
     }
 
+    /// Limits the size of the file. Nothing else may use the store yet.
     #[cfg(feature = "contract")]
     pub(super) fn limit_pages(&self, pages: i64) -> Result<(), StoreError> {
-        let writing = self.writer.take(WRITE_TIMEOUT)?;
-        writing.get()?.pragma_update(None, "max_page_count", pages).map_err(to_store_error)
+        let writer = self.writer.try_lock().map_err(|_| StoreError::Busy)?;
+        writer.pragma_update(None, "max_page_count", pages).map_err(to_store_error)
     }
 
     /// Runs `change` in a transaction that is durable when this returns `Ok`, and rolled back
-    /// otherwise.
-    pub(super) fn write<T>(
+    /// otherwise. A change that has begun is completed even if the caller is gone.
+    pub(super) async fn write<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.write_within(WRITE_TIMEOUT, change)
+        self.write_within(WRITE_TIMEOUT, change).await
     }
 
-    fn write_within<T>(
+    async fn write_within<T: Send + 'static>(
         &self,
         timeout: Duration,
-        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let mut writing = self.writer.take(timeout)?;
-        let transaction = writing
-            .get_mut()?
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(to_store_error)?;
-        let done = change(&transaction)?;
-        transaction.commit().map_err(to_store_error)?;
-        Ok(done)
+        self.with_writer(timeout, move |writer| {
+            let transaction = writer
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(to_store_error)?;
+            let done = change(&transaction)?;
+            transaction.commit().map_err(to_store_error)?;
+            Ok(done)
+        })
+        .await
+    }
+
+    /// Runs `work` with the writing connection as soon as it is free. One deadline applies to that
+    /// and to waiting for other processes, so that the waits of callers do not add up.
+    async fn with_writer<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        work: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + timeout;
+        let acquired = timeout_at(deadline.into(), Arc::clone(&self.writer).lock_owned()).await;
+        let mut writer: OwnedMutexGuard<Connection> = acquired.map_err(|_| StoreError::Busy)?;
+        let work = spawn(move || {
+            let left = deadline.saturating_duration_since(Instant::now());
+            writer.busy_timeout(left).map_err(to_store_error)?;
+            work(&mut writer)
+        });
+        Abandonable { work, statement: RunningStatement::default() }.join().await?
     }
 
     /// Truncates the write-ahead log, which may still contain deleted content. If a reader prevents
     /// that, it happens the next time, or when the last connection closes.
-    pub(super) fn scrub(&self) {
+    pub(super) async fn scrub(&self) {
         // The deletion is already acknowledged, and the next writer waits.
-        let Ok(writing) = self.writer.take(SCRUB_TIMEOUT) else { return };
-        let Ok(writer) = writing.get() else { return };
-        let _ = writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let scrubbed = self.with_writer(SCRUB_TIMEOUT, |writer| {
+            let _ =
+                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            Ok(())
+        });
+        let _ = scrubbed.await;
     }
 
     /// Runs `query` on a consistent snapshot.
-    pub(super) fn read<T>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.with_reader(|reader| {
             let transaction = reader.transaction().map_err(to_store_error)?;
@@ -171,32 +175,42 @@ impl Pool {
             transaction.finish().map_err(to_store_error)?;
             answer
         })
+        .await
     }
 
     /// Runs `query`, a single statement, which is consistent by itself. A transaction around it
     /// would take as long as reading a memory.
-    pub(super) fn read_once<T>(
+    pub(super) async fn read_once<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.with_reader(|reader| query(reader))
+        self.with_reader(|reader| query(reader)).await
     }
 
-    fn with_reader<T>(
+    async fn with_reader<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&mut Connection) -> Result<T, StoreError>,
+        query: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let idle = lock(&self.readers).pop();
-        let mut reader = match idle {
-            Some(reader) => reader,
-            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
-        };
-        let answer = query(&mut reader);
-        let mut readers = lock(&self.readers);
-        if readers.len() < MAX_IDLE_READERS {
-            readers.push(reader);
-        }
-        answer
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.readers.permits).acquire_owned().await.ok();
+        let (readers, path) = (Arc::clone(&self.readers), self.path.clone());
+        let statement = RunningStatement::default();
+        let running = Arc::clone(&statement);
+        let work = spawn(move || {
+            let idle = lock(&readers.idle).pop();
+            let mut reader = match idle {
+                Some(reader) => reader,
+                None => connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+            };
+            *lock(&running) = Some(reader.get_interrupt_handle());
+            let answer = query(&mut reader);
+            // From here on an abandoned caller interrupts nothing.
+            *lock(&running) = None;
+            lock(&readers.idle).push(reader);
+            drop(permit);
+            answer
+        });
+        Abandonable { work, statement }.join().await?
     }
 }
 
@@ -248,12 +262,13 @@ fn connect(path: &Path, how: OpenFlags) -> Result<Connection, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
 
     use super::*;
 
-    #[test]
-    fn g39_waits_of_writers_for_another_process_do_not_add_up() {
+    #[tokio::test]
+    async fn g39_waits_of_writers_for_another_process_do_not_add_up() {
         const TIMEOUT: Duration = Duration::from_millis(500);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("memory.db");
@@ -262,38 +277,48 @@ mod tests {
         let other = Connection::open(&path).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let began = Instant::now();
-        thread::scope(|scope| {
-            for _ in 0..16 {
-                scope.spawn(|| {
-                    let refused = pool.write_within(TIMEOUT, |_| Ok(()));
-                    assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
-                });
-            }
-        });
+        for refused in join_all((0..16).map(|_| pool.write_within(TIMEOUT, |_| Ok(())))).await {
+            assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+        }
         // Serially they would take 8 s.
         assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
         other.execute_batch("ROLLBACK").unwrap();
-        pool.write(|_| Ok(())).unwrap();
+        pool.write(|_| Ok(())).await.unwrap();
     }
 
-    #[test]
-    fn g38_a_panic_while_writing_is_undone_and_gives_the_connection_back() {
+    #[tokio::test]
+    async fn g38_a_panic_while_writing_is_undone_and_gives_the_connection_back() {
         let dir = tempfile::tempdir().unwrap();
         let pool = Pool::open(&dir.path().join("memory.db")).unwrap();
-        let panicked = thread::scope(|scope| {
-            let write = || {
-                pool.write(|db| -> Result<(), StoreError> {
-                    db.execute("INSERT INTO lease VALUES ('half', 1)", []).unwrap();
-                    panic!("in the middle")
-                })
-            };
-            scope.spawn(write).join()
+        let write = pool.write(|db| -> Result<(), StoreError> {
+            db.execute("INSERT INTO lease VALUES ('half', 1)", []).unwrap();
+            panic!("in the middle")
         });
+        let panicked = std::panic::AssertUnwindSafe(write).catch_unwind().await;
         assert!(panicked.is_err());
         let count = "SELECT count(*) FROM lease";
         let left = pool.write_within(Duration::from_secs(1), |db| {
             db.query_row(count, [], |row| row.get::<_, i64>(0)).map_err(to_store_error)
         });
-        assert_eq!(left.unwrap(), 0);
+        assert_eq!(left.await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_read_ends_and_releases_its_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::open(&dir.path().join("memory.db")).unwrap();
+        let endless = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) \
+                       SELECT count(*) FROM n";
+        let query = |db: &Connection| {
+            db.query_row(endless, [], |row| row.get::<_, i64>(0)).map_err(to_store_error)
+        };
+        let reads = join_all((0..MAX_READERS).map(|_| pool.read(query)));
+        let late = tokio::time::timeout(Duration::from_millis(200), reads).await;
+        assert!(late.is_err(), "the query has no end");
+        let next = pool.read(|db| {
+            db.query_row("SELECT 1", [], |row| row.get::<_, i64>(0)).map_err(to_store_error)
+        });
+        let next = tokio::time::timeout(Duration::from_secs(10), next).await;
+        assert_eq!(next.expect("a free connection").unwrap(), 1);
     }
 }

@@ -368,13 +368,13 @@ mod tests {
     }
 
     /// A new version of the engine that scores differently fails here.
-    #[test]
-    fn every_way_to_score_agrees() {
+    #[tokio::test]
+    async fn every_way_to_score_agrees() {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("memory.db");
         let store = crate::SqliteStore::open(&path).expect("a store");
         let memories = corpus::memories(200, 12);
-        store.put(&memories, OnConflict::Keep).expect("put");
+        store.put(&memories, OnConflict::Keep).await.expect("put");
         let db = Connection::open(&path).expect("a connection");
         let totals = statistics::totals(&db).expect("totals");
         let filter = Filter { status: None, ..Filter::default() };

@@ -126,23 +126,23 @@ mod tests {
     }
 
     /// The layout of the record belongs to the engine, so this also guards upgrades.
-    #[test]
+    #[tokio::test]
     #[expect(clippy::cast_precision_loss, reason = "few words")]
-    fn the_totals_are_those_of_the_index() {
+    async fn the_totals_are_those_of_the_index() {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("memory.db");
         let store = crate::SqliteStore::open(&path).expect("a store");
         let db = Connection::open(&path).expect("a connection");
         assert_eq!(totals(&db).expect("totals"), Totals { memories: 0, mean_len: 0.0 });
         let mut memories = corpus::memories(300, 4);
-        store.put(&memories, OnConflict::Keep).expect("put");
+        store.put(&memories, OnConflict::Keep).await.expect("put");
         for memory in memories.drain(..20) {
-            assert!(store.delete(&memory.id).expect("delete"));
+            assert!(store.delete(&memory.id).await.expect("delete"));
         }
         for memory in &mut memories[..5] {
             memory.content.push_str(" with seven more words at the end");
             let put = store.put(std::slice::from_ref(memory), OnConflict::Replace);
-            put.expect("put");
+            put.await.expect("put");
         }
         let len = |memory: &mif::Memory| {
             let title = memory.title.as_deref().unwrap_or_default();

@@ -14,6 +14,7 @@ mod tenants;
 
 use std::cell::Cell;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Postgres, PostgresOptions, PostgresStore, contract};
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
@@ -26,13 +27,13 @@ fn options(server: &PostgresServer, role: &str, database: &str) -> PostgresOptio
 /// A database with the schema.
 fn migrated(server: &PostgresServer) -> String {
     let database = server.database();
-    Postgres::migrate(&options(server, OWNER, &database)).unwrap();
+    Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap();
     database
 }
 
 fn opened(server: &PostgresServer) -> (Postgres, String) {
     let database = migrated(server);
-    (Postgres::open(&options(server, APP, &database)).unwrap(), database)
+    (Postgres::open(&options(server, APP, &database)).wait().unwrap(), database)
 }
 
 /// Returns a new tenant every time.
@@ -55,8 +56,8 @@ fn postgres_keeps_the_contract() {
 fn without_pgvector_the_contract_is_kept_too() {
     let server = PostgresServer::shared();
     let database = server.database_without_pgvector();
-    Postgres::migrate(&options(server, OWNER, &database)).unwrap();
-    let postgres = Postgres::open(&options(server, APP, &database)).unwrap();
+    Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap();
+    let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
     let tenant = tenants(&postgres);
     contract::run(|| Box::new(tenant()));
 }

@@ -19,12 +19,26 @@ fn in_a_file(case: fn(&Place)) {
 #[test]
 fn a1_services_keep_the_specifications_signatures() {
     // The types are the test.
-    let _: fn(&RecallService, &RecallRequest) -> Result<Vec<SearchHit>, StoreError> =
-        RecallService::recall;
-    let _: fn(&SearchService, &SearchRequest) -> Result<Vec<SearchHit>, StoreError> =
-        SearchService::search;
-    let _: fn(&PromptIntegration, &RecallRequest, u64) -> Result<String, StoreError> =
-        PromptIntegration::inject_context;
+    async fn recall(
+        service: &RecallService,
+        request: &RecallRequest,
+    ) -> Result<Vec<SearchHit>, StoreError> {
+        service.recall(request).await
+    }
+    async fn search(
+        service: &SearchService,
+        request: &SearchRequest,
+    ) -> Result<Vec<SearchHit>, StoreError> {
+        service.search(request).await
+    }
+    async fn context(
+        service: &PromptIntegration,
+        request: &RecallRequest,
+        budget: u64,
+    ) -> Result<String, StoreError> {
+        service.inject_context(request, budget).await
+    }
+    let _ = (recall, search, context);
 }
 
 #[test]

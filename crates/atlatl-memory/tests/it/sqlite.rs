@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, MemoryStore, Need, OnConflict, Order, PutOutcome, SqliteStore, StoreError, Terms,
     contract,
@@ -44,7 +45,7 @@ fn vectors_at_8_bits_find_the_same_memories_with_exact_scores() {
     let exact = SqliteStore::open(&path).unwrap();
     let quantized = SqliteStore::open_quantized(&path, 1_000).unwrap();
     let memories = corpus::memories(2_000, 3);
-    exact.put(&memories, OnConflict::Keep).unwrap();
+    exact.put(&memories, OnConflict::Keep).wait().unwrap();
     let mut random = SplitMix64::new(4);
     let mut unit_vector = || {
         let mut number = || f32::from(u16::try_from(random.below(2_001)).unwrap()) - 1_000.0;
@@ -55,13 +56,13 @@ fn vectors_at_8_bits_find_the_same_memories_with_exact_scores() {
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     // The first batch leaves the copy exact, the second does not.
     for _ in 0..2 {
-        let waiting = exact.unembedded("m", 0, 1_000).unwrap();
+        let waiting = exact.unembedded("m", 0, 1_000).wait().unwrap();
         let vectors: Vec<_> = waiting.iter().map(|one| (one.version, unit_vector())).collect();
-        exact.put_vectors("m", &vectors).unwrap();
+        exact.put_vectors("m", &vectors).wait().unwrap();
         for filter in [any(), Filter::default()] {
             let query = unit_vector();
-            let expected = exact.nearest("m", &query, &filter, 200, now).unwrap();
-            let found = quantized.nearest("m", &query, &filter, 200, now).unwrap();
+            let expected = exact.nearest("m", &query, &filter, 200, now).wait().unwrap();
+            let found = quantized.nearest("m", &query, &filter, 200, now).wait().unwrap();
             assert_eq!(found.len(), 200);
             assert!(found.windows(2).all(|two| two[0].score >= two[1].score));
             let same = found.iter().filter(|one| expected.contains(one)).count();
@@ -70,11 +71,12 @@ fn vectors_at_8_bits_find_the_same_memories_with_exact_scores() {
     }
     // A memory that is gone is not found, although the copy has its vector.
     let query = unit_vector();
-    let first =
-        |store: &SqliteStore| store.nearest("m", &query, &any(), 1, now).unwrap().pop().unwrap().id;
+    let first = |store: &SqliteStore| {
+        store.nearest("m", &query, &any(), 1, now).wait().unwrap().pop().unwrap().id
+    };
     let nearest = first(&quantized);
     assert_eq!(nearest, first(&exact));
-    assert!(exact.delete(&nearest).unwrap());
+    assert!(exact.delete(&nearest).wait().unwrap());
     assert_ne!(first(&quantized), nearest);
     assert_eq!(first(&quantized), first(&exact));
 }
@@ -90,10 +92,10 @@ fn common_words_are_bounded_and_miss_nothing() {
         Memory::new(MemoryId::from_u128(n), MemoryType::Semantic, content, created).unwrap()
     };
     let memories: Vec<Memory> = (1..=25_000).map(memory).collect();
-    store.put(&memories, OnConflict::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
     let find = |query: &str, need, limit| {
         let terms = Terms::parse(query, need);
-        let found = store.lexical(&terms, &Filter::default(), limit, now).unwrap();
+        let found = store.lexical(&terms, &Filter::default(), limit, now).wait().unwrap();
         let ids: Vec<u128> = found.best.iter().map(|one| one.id.as_u128()).collect();
         assert!(found.best.is_sorted_by(|a, b| a.score >= b.score), "{query}");
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{query}");
@@ -122,23 +124,25 @@ fn a_second_process_sees_and_shares_everything() {
     assert!(
         first
             .put(&memories, OnConflict::Keep)
+            .wait()
             .unwrap()
             .iter()
             .all(|put| *put == PutOutcome::Stored)
     );
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
-    assert_eq!(second.count(&any(), now).unwrap(), 50);
-    assert_eq!(first.secret().unwrap(), second.secret().unwrap());
+    assert_eq!(second.count(&any(), now).wait().unwrap(), 50);
+    assert_eq!(first.secret().wait().unwrap(), second.secret().wait().unwrap());
     // The vector cache includes vectors of another process.
     let vectors = |store: &SqliteStore, axis: usize| {
-        let waiting = store.unembedded("m", 0, 25).unwrap();
+        let waiting = store.unembedded("m", 0, 25).wait().unwrap();
         let vector = |n| if n == axis { 1.0 } else { 0.0 };
         let vectors: Vec<_> =
             waiting.iter().map(|one| (one.version, vec![vector(0), vector(1)])).collect();
-        store.put_vectors("m", &vectors).unwrap();
+        store.put_vectors("m", &vectors).wait().unwrap();
     };
-    let near =
-        |store: &SqliteStore| store.nearest("m", &[0.0, 1.0], &any(), 99, now).unwrap().len();
+    let near = |store: &SqliteStore| {
+        store.nearest("m", &[0.0, 1.0], &any(), 99, now).wait().unwrap().len()
+    };
     vectors(&first, 0);
     assert_eq!(near(&second), 25);
     vectors(&first, 1);
@@ -150,7 +154,7 @@ fn the_file_is_the_owners_alone() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("data/memory.db");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
+    store.put(&corpus::memories(3, 1), OnConflict::Keep).wait().unwrap();
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     for name in ["memory.db", "memory.db-wal", "memory.db-shm"] {
@@ -193,7 +197,7 @@ fn an_index_that_lost_entries_is_repaired() {
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
     let memories = corpus::memories(20, 1);
-    store.put(&memories, OnConflict::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
     // Like a program that writes the tables but not the index.
     db.execute_batch(
@@ -203,17 +207,19 @@ fn an_index_that_lost_entries_is_repaired() {
          INSERT INTO document (key, json) SELECT key + 20, json FROM document WHERE key <= 3;",
     )
     .unwrap();
-    let repaired = store.repair().unwrap();
+    let repaired = store.repair().wait().unwrap();
     assert_eq!((repaired.missing, repaired.orphaned), (3, 0));
     db.execute("INSERT INTO words (rowid, content) VALUES (999, 'ghost')", []).unwrap();
-    let repaired = store.repair().unwrap();
+    let repaired = store.repair().wait().unwrap();
     assert_eq!((repaired.missing, repaired.orphaned), (0, 1));
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let title = format!("\"{}\"", memories[0].title.as_deref().unwrap());
-    let found =
-        store.lexical(&Terms::parse(&title, Need::All), &Filter::default(), 99, now).unwrap();
+    let found = store
+        .lexical(&Terms::parse(&title, Need::All), &Filter::default(), 99, now)
+        .wait()
+        .unwrap();
     assert!(found.best.iter().any(|one| one.id == memories[0].id), "{title}");
-    let repaired = store.repair().unwrap();
+    let repaired = store.repair().wait().unwrap();
     assert_eq!((repaired.missing, repaired.orphaned), (0, 0));
 }
 
@@ -224,14 +230,14 @@ fn forgotten_text_is_not_left_in_the_file() {
     let store = SqliteStore::open(&path).unwrap();
     let mut memories = corpus::memories(3, 1);
     memories[1].content = "the launch code is XYZZY-PLUGH-42".to_owned();
-    store.put(&memories, OnConflict::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
     let files = || {
         let mut all = std::fs::read(&path).unwrap();
         all.extend(std::fs::read(path.with_file_name("memory.db-wal")).unwrap_or_default());
         String::from_utf8_lossy(&all).to_lowercase()
     };
     assert!(files().contains("launch") && files().contains("plugh"));
-    assert!(store.delete(&memories[1].id).unwrap());
+    assert!(store.delete(&memories[1].id).wait().unwrap());
     // Also while the store is open, and in the form in which the index stores words.
     for word in ["xyzz", "plugh", "launch"] {
         assert!(!files().contains(word), "{word} is still there");
@@ -253,12 +259,12 @@ fn a_full_disk_is_reported_and_nothing_is_half_written() {
     drop(pages);
     let store = SqliteStore::open_bounded(&path, count + 20).unwrap();
     let memories = corpus::memories(2000, 1);
-    let refused = store.put(&memories, OnConflict::Keep).unwrap_err();
+    let refused = store.put(&memories, OnConflict::Keep).wait().unwrap_err();
     assert!(matches!(refused, StoreError::Storage(_)), "{refused:?}");
-    assert_eq!(store.count(&Filter::default(), now).unwrap(), 0);
-    assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
-    store.put(&memories[..5], OnConflict::Keep).unwrap();
-    let listed = store.list(&any(), Order::Oldest, None, 9, now).unwrap();
+    assert_eq!(store.count(&Filter::default(), now).wait().unwrap(), 0);
+    assert_eq!(store.repair().wait().unwrap(), atlatl_memory::RepairReport::default());
+    store.put(&memories[..5], OnConflict::Keep).wait().unwrap();
+    let listed = store.list(&any(), Order::Oldest, None, 9, now).wait().unwrap();
     assert_eq!(listed.memories, memories[..5]);
 }
 
@@ -269,9 +275,9 @@ fn a_store_is_checked_without_being_changed() {
     assert_eq!(SqliteStore::check(&path, None).unwrap(), None);
     assert!(!path.exists(), "a check creates no file");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(3, 1), OnConflict::Keep).unwrap();
-    let waiting = store.unembedded("m", 0, 1).unwrap();
-    store.put_vectors("m", &[(waiting[0].version, vec![1.0])]).unwrap();
+    store.put(&corpus::memories(3, 1), OnConflict::Keep).wait().unwrap();
+    let waiting = store.unembedded("m", 0, 1).wait().unwrap();
+    store.put_vectors("m", &[(waiting[0].version, vec![1.0])]).wait().unwrap();
     drop(store);
     let before = std::fs::read(&path).unwrap();
     let health = SqliteStore::check(&path, Some("m")).unwrap().unwrap();
@@ -297,24 +303,24 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("memory.db");
     let store = SqliteStore::open(&path).unwrap();
-    store.put(&corpus::memories(4, 5), OnConflict::Keep).unwrap();
-    let waiting = store.unembedded("m", 0, 9).unwrap();
+    store.put(&corpus::memories(4, 5), OnConflict::Keep).wait().unwrap();
+    let waiting = store.unembedded("m", 0, 9).wait().unwrap();
     let version = |n: usize| waiting[n].version;
-    store.put_vectors("m", &[(version(0), vec![1.0]), (version(1), Vec::new())]).unwrap();
+    store.put_vectors("m", &[(version(0), vec![1.0]), (version(1), Vec::new())]).wait().unwrap();
     // As version 0.1.0 left it: no record of migrations, and the third memory skipped.
     let db = rusqlite::Connection::open(&path).unwrap();
     let upto = i64::try_from(version(2)).unwrap();
     db.execute("UPDATE embedded SET upto = ?1", [upto]).unwrap();
     db.execute_batch("DROP TABLE applied").unwrap();
-    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[3..]);
+    assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[3..]);
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
+    assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[1..]);
     // Only once: texts that are refused from now on stay so.
-    store.put_vectors("m", &[(version(1), Vec::new())]).unwrap();
+    store.put_vectors("m", &[(version(1), Vec::new())]).wait().unwrap();
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
+    assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[2..]);
     let health = SqliteStore::check(&path, Some("m")).unwrap().unwrap();
     assert_eq!((health.waiting, health.refused), (2, 1), "{health:?}");
 }

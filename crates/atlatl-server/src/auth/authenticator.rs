@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use atlatl_memory::StoreError;
+use async_trait::async_trait;
+use atlatl_memory::{StoreError, with_work_guard};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use chrono::{DateTime, Utc};
 use lro::IdSeed;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::issuer::Issuer;
@@ -29,10 +30,11 @@ const MAX_CONCURRENT_LOOKUPS: usize = 32;
 /// How long a request waits for a lookup.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks up API keys. Blocking.
+/// Looks up API keys.
+#[async_trait]
 pub trait ApiKeyLookup: Send + Sync {
     /// Returns the key with this id.
-    fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError>;
+    async fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError>;
 }
 
 /// Authenticates requests.
@@ -147,29 +149,38 @@ impl Authenticator {
         let acquired =
             timeout(QUEUE_TIMEOUT, Arc::clone(&self.lookup_permits).acquire_owned()).await;
         let Ok(Ok(permit)) = acquired else { return Err(AuthError::Unavailable) };
-        let authenticator = Arc::clone(self);
-        // The permit belongs to the lookup: an abandoned request does not release it early.
-        let lookup = limits::blocking(move || {
-            let result = authenticator.authenticate(&token);
-            drop(permit);
-            result
-        });
-        let (principal, ttl) = lookup.await.map_err(|_| AuthError::Unavailable)??;
+        let (principal, ttl) = self.authenticate(token, permit).await?;
         self.cache().insert(cache_key, &principal, Instant::now(), ttl);
         Ok(principal)
     }
 
-    /// Verifies `token`, and returns the principal with the time it may be cached. Blocking.
-    fn authenticate(&self, token: &str) -> Result<(Principal, Duration), AuthError> {
+    /// Verifies `token`, and returns the principal with the time it may be cached. The permit
+    /// belongs to the lookup: an abandoned request does not release it early.
+    async fn authenticate(
+        self: &Arc<Self>,
+        token: String,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(Principal, Duration), AuthError> {
         let now = (self.clock)().now;
-        if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(token)) {
-            let record = keys.key(key.id()).map_err(|_| AuthError::Unavailable)?;
+        if let (Some(keys), Some(key)) = (&self.keys, ApiKey::parse(&token)) {
+            let lookup = with_work_guard(Arc::new(permit), keys.key(key.id()));
+            let record = lookup.await.map_err(|_| AuthError::Unavailable)?;
             let record = record.unwrap_or_else(KeyRecord::none);
             let principal = record.admits(&key, now).ok_or(AuthError::Invalid)?;
             return Ok((principal, cache_ttl(record.expires, now)));
         }
-        let Some(issuer) = &self.issuer else { return Err(AuthError::Invalid) };
-        let verified = issuer.principal(token, self.clock).ok_or(AuthError::Unavailable)?;
+        if self.issuer.is_none() {
+            return Err(AuthError::Invalid);
+        }
+        let authenticator = Arc::clone(self);
+        // The keys of the issuer may have to be fetched.
+        let verified = limits::blocking(move || {
+            let issuer = authenticator.issuer.as_ref()?;
+            let verified = issuer.principal(&token, authenticator.clock);
+            drop(permit);
+            verified
+        });
+        let verified = verified.await.ok().flatten().ok_or(AuthError::Unavailable)?;
         verified.map(|principal| (principal, CACHE_TTL)).map_err(|_| AuthError::Invalid)
     }
 

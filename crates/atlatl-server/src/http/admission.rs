@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use atlatl_memory::StoreError;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -18,9 +19,9 @@ use lro_http::header::single;
 use lro_http::{BearerTokens, Problem, user_id};
 use tokio::sync::Semaphore;
 
+use super::App;
 use super::metrics::Metrics;
 use super::problem::store_problem;
-use super::{App, blocking};
 use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket};
 use crate::event::{EventBus, ServerEventKind};
 use crate::limits;
@@ -28,8 +29,8 @@ use crate::server::MemoryServer;
 use crate::signing::SignedLinks;
 use crate::trace::Tracer;
 
-/// The maximum number of concurrent requests. More would wait for the same few connections, each
-/// with a thread; rejected clients retry.
+/// The maximum number of concurrent requests. More would wait for the same few connections; rejected
+/// clients retry.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
 
 /// The resources of one tenant.
@@ -56,31 +57,33 @@ impl Tenant {
 }
 
 /// The registry of served tenants.
+#[async_trait]
 pub trait Tenants: Send + Sync {
     /// Returns the tenant with this name from the cache.
     fn cached(&self, name: &str) -> Option<Tenant>;
 
-    /// Returns the tenant with this name, if it exists. Blocking.
-    fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError>;
+    /// Returns the tenant with this name, if it exists.
+    async fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError>;
 
-    /// Checks whether the tenants' store can be reached. Blocking.
-    fn ready(&self) -> Result<(), StoreError>;
+    /// Checks whether the tenants' store can be reached.
+    async fn ready(&self) -> Result<(), StoreError>;
 }
 
 /// A registry with one tenant for all principals.
 pub(super) struct SingleTenant(pub(super) Tenant);
 
+#[async_trait]
 impl Tenants for SingleTenant {
     fn cached(&self, _: &str) -> Option<Tenant> {
         Some(self.0.clone())
     }
 
-    fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
+    async fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
         Ok(self.cached(name))
     }
 
-    fn ready(&self) -> Result<(), StoreError> {
-        self.0.server.0.store.secret().map(drop)
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.0.server.0.store.secret().await.map(drop)
     }
 }
 
@@ -113,8 +116,7 @@ impl HttpState {
         if let Some(tenant) = self.tenants.cached(name) {
             return Ok(Some(tenant));
         }
-        let (tenants, name) = (Arc::clone(&self.tenants), name.to_owned());
-        blocking(move || tenants.tenant(&name)).await?.map_err(store_problem)
+        self.tenants.tenant(name).await.map_err(store_problem)
     }
 
     /// Authenticates and authorizes a request, and returns its context.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use atlatl_memory::{MAX_HITS, SearchRequest};
+use atlatl_memory::{MAX_HITS, SearchRequest, with_work_guard};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -19,7 +19,6 @@ use super::admission::HttpState;
 use super::extract::{LimitedBody, MemoryIdPath};
 use super::problem::{store_problem, tool_problem};
 use crate::event::ServerEventKind;
-use crate::limits;
 use crate::tools::arguments::{ArgumentError, Arguments, with_filter};
 use crate::tools::response::MemorySet;
 
@@ -49,11 +48,12 @@ pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str
     // One check at a time, so that checks do not pile up when the store blocks. Others wait, but no
     // longer than an orchestrator would.
     let checked = tokio::time::timeout(READY_TIMEOUT, async {
-        let permit = Arc::clone(&state.readiness).acquire_owned().await.ok()?;
-        limits::run_holding(permit, move || state.tenants.ready().is_ok()).await.ok()
+        // The semaphore is never closed. The permit belongs to the check until it has ended.
+        let permit = Arc::clone(&state.readiness).acquire_owned().await.ok();
+        with_work_guard(Arc::new(permit), state.tenants.ready()).await.is_ok()
     });
     match checked.await {
-        Ok(Some(true)) => Ok("ok\n"),
+        Ok(true) => Ok("ok\n"),
         _ => Err(message("memory store is unavailable")),
     }
 }
@@ -77,16 +77,13 @@ pub(super) async fn list(
     let (filter, order) = (arguments.filter()?, arguments.order()?);
     let detail = arguments.detail(DetailLevel::Full)?;
     let (limit, offset) = page(&arguments)?;
-    super::blocking(move || {
-        let inner = &app.server.0;
-        let now = inner.now();
-        let total = inner.store.count(&filter, now).map_err(store_problem)?;
-        let memories =
-            inner.store.list_from(&filter, order, offset, limit, now).map_err(store_problem)?;
-        let set = MemorySet::from_listing(&memories, total, detail);
-        Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
-    })
-    .await?
+    let inner = &app.server.0;
+    let now = inner.now();
+    let total = inner.store.count(&filter, now).await.map_err(store_problem)?;
+    let memories =
+        inner.store.list_from(&filter, order, offset, limit, now).await.map_err(store_problem)?;
+    let set = MemorySet::from_listing(&memories, total, detail);
+    Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
 }
 
 /// `POST /v1/search`.
@@ -103,18 +100,15 @@ pub(super) async fn search(
     request.mode = arguments.mode()?;
     let skip = usize::try_from(offset).unwrap_or(MAX_HITS).min(MAX_HITS);
     request.limit = Some(skip + limit);
-    super::blocking(move || {
-        let mut found = app.server.0.search.results(&request).map_err(store_problem)?;
-        found.hits.drain(..skip.min(found.hits.len()));
-        let mut set = MemorySet::from_results(&found, detail);
-        set.explain(&found, explain);
-        let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
-        let tool = "POST /v1/search";
-        let kind = ServerEventKind::MemoryRecalled { tool, count, total_matches };
-        app.server.0.events.publish(None, kind);
-        Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
-    })
-    .await?
+    let mut found = app.server.0.search.results(&request).await.map_err(store_problem)?;
+    found.hits.drain(..skip.min(found.hits.len()));
+    let mut set = MemorySet::from_results(&found, detail);
+    set.explain(&found, explain);
+    let (count, total_matches) = (set.lines.len() as u64, set.total_matches);
+    let tool = "POST /v1/search";
+    let kind = ServerEventKind::MemoryRecalled { tool, count, total_matches };
+    app.server.0.events.publish(None, kind);
+    Ok(json(StatusCode::OK, page_json(&set, limit, offset)))
 }
 
 /// `POST /v1/memories`.
@@ -123,18 +117,15 @@ pub(super) async fn create(
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
     let fields = parse_memory(&body)?;
-    super::blocking(move || {
-        let inner = &app.server.0;
-        inner.reserve_memory().map_err(tool_problem)?;
-        let memory = inner.capture.capture(fields, inner.moment()).map_err(store_problem)?;
-        inner.notify_write(&memory.id, None);
-        let mut response = json(StatusCode::CREATED, memory.to_json());
-        if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
-            response.headers_mut().insert(header::LOCATION, place);
-        }
-        Ok(response)
-    })
-    .await?
+    let inner = &app.server.0;
+    inner.reserve_memory().await.map_err(tool_problem)?;
+    let memory = inner.capture.capture(fields, inner.moment()).await.map_err(store_problem)?;
+    inner.notify_write(&memory.id, None);
+    let mut response = json(StatusCode::CREATED, memory.to_json());
+    if let Ok(place) = format!("/v1/memories/{}", memory.id).parse() {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
 }
 
 /// `GET /v1/memories/{id}`.
@@ -143,12 +134,9 @@ pub(super) async fn read(
     MemoryIdPath(id): MemoryIdPath,
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
-    super::blocking(move || {
-        let memory =
-            app.server.0.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
-        Ok(json(StatusCode::OK, memory.to_json()))
-    })
-    .await?
+    let memory =
+        app.server.0.memory(&id).await.map_err(store_problem)?.ok_or_else(Problem::missing)?;
+    Ok(json(StatusCode::OK, memory.to_json()))
 }
 
 /// `PUT /v1/memories/{id}`: replaces all fields of the memory by those of the body.
@@ -159,19 +147,16 @@ pub(super) async fn replace(
 ) -> Result<Response, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
     let message = parse_memory(&body)?;
-    super::blocking(move || {
-        let inner = &app.server.0;
-        let stored = inner.memory(&id).map_err(store_problem)?.ok_or_else(Problem::missing)?;
-        // Fields that the body does not have are removed.
-        let stored = stored.at(DetailLevel::Full);
-        let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
-        fields.extend(message);
-        let memory = inner.capture.update(&id, &fields, inner.now()).map_err(store_problem)?;
-        let memory = memory.ok_or_else(Problem::missing)?;
-        inner.notify_write(&memory.id, None);
-        Ok(json(StatusCode::OK, memory.to_json()))
-    })
-    .await?
+    let inner = &app.server.0;
+    let stored = inner.memory(&id).await.map_err(store_problem)?.ok_or_else(Problem::missing)?;
+    // Fields that the body does not have are removed.
+    let stored = stored.at(DetailLevel::Full);
+    let mut fields: Map = stored.into_keys().map(|name| (name, Value::Null)).collect();
+    fields.extend(message);
+    let memory = inner.capture.update(&id, &fields, inner.now()).await.map_err(store_problem)?;
+    let memory = memory.ok_or_else(Problem::missing)?;
+    inner.notify_write(&memory.id, None);
+    Ok(json(StatusCode::OK, memory.to_json()))
 }
 
 /// `DELETE /v1/memories/{id}`.
@@ -180,15 +165,12 @@ pub(super) async fn delete(
     MemoryIdPath(id): MemoryIdPath,
 ) -> Result<StatusCode, Problem> {
     let id: MemoryId = id.parse().map_err(|_| Problem::missing())?;
-    super::blocking(move || {
-        let inner = &app.server.0;
-        if !inner.capture.delete(&id).map_err(store_problem)? {
-            return Err(Problem::missing());
-        }
-        inner.events.publish(None, ServerEventKind::MemoryDeleted { id });
-        Ok(StatusCode::NO_CONTENT)
-    })
-    .await?
+    let inner = &app.server.0;
+    if !inner.capture.delete(&id).await.map_err(store_problem)? {
+        return Err(Problem::missing());
+    }
+    inner.events.publish(None, ServerEventKind::MemoryDeleted { id });
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Parses the fields of a memory from a body. Unknown fields are kept, as in every memory. Fields

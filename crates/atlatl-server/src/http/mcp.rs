@@ -21,19 +21,28 @@ use super::problem::store_problem;
 use super::{App, metrics};
 use crate::auth::AuthScope;
 use crate::client::{ClientInfo, Transport};
-use crate::dispatch::{check_envelope, check_version, is_immediate};
+use crate::dispatch::{check_envelope, check_version};
 use crate::signing::Signer;
 use crate::tools::Tool;
+use crate::trace::RequestSpan;
 
 /// The purpose of a session's signature.
 const SESSION_PURPOSE: &str = "session";
 
 /// Cancels the request when the client disconnects, which is how a request is cancelled over HTTP.
-struct CancelOnDrop(Cancel);
+/// What it awaits is dropped with it; the workers of extraction tools are stopped by the flag.
+struct CancelOnDrop {
+    cancel: Cancel,
+    span: RequestSpan,
+    is_answered: bool,
+}
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.cancel();
+        self.cancel.cancel();
+        if !self.is_answered {
+            self.span.fail("cancelled");
+        }
     }
 }
 
@@ -104,31 +113,19 @@ pub(super) async fn message(
         && client.era == ProtocolGeneration::Sessions;
     let proxy = is_initialize && meta::is_proxy(&message);
     let cancel = Cancel::default();
-    let cancel_guard = CancelOnDrop(cancel.clone());
-    let answer = if is_immediate(&message) {
-        Some(app.server.answer_traced(&message, client, &cancel, &span))
-    } else {
-        let (server, span) = (app.server.clone(), span.clone());
-        super::blocking(move || {
-            let message = Message::read(&text)?;
-            let answer = server.answer_traced(&message, client, &cancel, &span);
-            if cancel.is_cancelled() {
-                span.fail("cancelled");
-            }
-            Some(answer)
-        })
-        .await?
-    };
+    let mut cancel_guard =
+        CancelOnDrop { cancel: cancel.clone(), span: span.clone(), is_answered: false };
+    let answer = app.server.answer_traced(&message, client, &cancel, &span).await;
+    cancel_guard.is_answered = true;
     drop(cancel_guard);
-    if let Some(Err(failure)) = &answer {
+    if let Err(failure) = &answer {
         span.refuse(failure);
     }
     // A task continues without the span.
     span.end();
     let mut response = match answer {
-        Some(Ok(result)) => json(StatusCode::OK, id.response(result)),
-        Some(Err(failure)) => json(status(&failure, client.era), failure.response(&id)),
-        None => return Err(Problem::broken()),
+        Ok(result) => json(StatusCode::OK, id.response(result)),
+        Err(failure) => json(status(&failure, client.era), failure.response(&id)),
     };
     if proxy && let Ok(session) = signer(&app).await?.sign_token(SESSION_PURPOSE, "proxy").parse() {
         response.headers_mut().insert(SESSION, session);
@@ -171,8 +168,7 @@ impl From<JsonRpcError> for RejectedMessage {
 
 /// Returns the signer of sessions, whose key may have to be read from the store.
 async fn signer(app: &App) -> Result<Signer, Problem> {
-    let server = app.server.clone();
-    super::blocking(move || server.0.signer().cloned()).await?.map_err(store_problem)
+    app.server.0.signer().await.cloned().map_err(store_problem)
 }
 
 /// Determines the client from the message and the headers, which must agree.

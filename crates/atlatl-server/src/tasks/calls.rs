@@ -1,12 +1,14 @@
-//! Calls that run as tasks, each in its own thread, and the signed id that repeats a call.
+//! Calls that run as tasks of the runtime, and the signed id that repeats a call.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use atlatl_memory::StoreError;
 use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::FutureExt;
 use lro_wire::{INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::{Task, TaskState};
 use crate::client::ClientInfo;
@@ -38,7 +40,7 @@ struct TaskPayload {
 
 impl MemoryServer {
     /// Starts a call as a task that is kept for `ttl_ms`.
-    pub(crate) fn begin_task(
+    pub(crate) async fn begin_task(
         &self,
         tool: Tool,
         arguments: &str,
@@ -61,13 +63,14 @@ impl MemoryServer {
         };
         let json = serde_json::to_string(&payload).unwrap_or_default();
         let purpose = if short { PURPOSE } else { "task of this process" };
-        let id = self.0.signer().map_err(|error| store_error(&error))?.sign_token(purpose, &json);
+        let id =
+            self.0.signer().await.map_err(|error| store_error(&error))?.sign_token(purpose, &json);
         self.run_task(id, tool, arguments.to_owned(), client, (at.now, ttl), span)
     }
 
     /// Returns the task with this id. If this process does not know it and the id is valid, the
     /// call runs here.
-    pub(crate) fn task(
+    pub(crate) async fn task(
         &self,
         id: &str,
         client: ClientInfo,
@@ -78,7 +81,7 @@ impl MemoryServer {
         if let Some(task) = self.0.tasks.by_id().get(id).filter(|task| !task.is_expired(now)) {
             return Ok(Arc::clone(task));
         }
-        let signer = self.0.signer().map_err(|error| store_error(&error))?;
+        let signer = self.0.signer().await.map_err(|error| store_error(&error))?;
         let json = signer.verify_token(PURPOSE, id).ok_or_else(unknown)?;
         let payload: TaskPayload = serde_json::from_str(&json).map_err(|_| unknown())?;
         let tool = Tool::from_name(&payload.tool).ok_or_else(unknown)?;
@@ -101,23 +104,22 @@ impl MemoryServer {
     ) -> Result<Arc<Task>, JsonRpcError> {
         let state = Mutex::new(TaskState::Working);
         let updated = Mutex::new(created);
-        let task = Arc::new(Task { id, created, ttl, state, updated, changed: Condvar::new() });
+        let (changed, call) = (Notify::new(), OnceLock::new());
+        let task = Arc::new(Task { id, created, ttl, state, updated, changed, call });
         let slot = self.0.tasks.admit(&task, self.0.now())?;
         let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
-        let started = std::thread::Builder::new().name("task".to_owned()).spawn(move || {
-            let call = || server.0.call(tool, &arguments, client, &running.id, &span);
+        let call = tokio::spawn(async move {
+            // Released when the call ends or is aborted.
+            let _slot = slot;
+            let call = server.0.call(tool, &arguments, client, &running.id, &span);
             // A task that panicked ends too, and its waiters get an answer.
-            let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+            let result = AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
                 span.fail("panic");
                 PANIC_RESULT.to_owned()
             });
             running.end(TaskState::Done(result.into()), server.0.now());
-            drop(slot);
         });
-        if started.is_err() {
-            self.0.tasks.remove(&task.id);
-            return Err(JsonRpcError::new(INTERNAL_ERROR, "cannot start the task"));
-        }
+        let _ = task.call.set(call.abort_handle());
         Ok(task)
     }
 }

@@ -1,5 +1,8 @@
 //! Tool handlers: run a tool call, and deliver its result.
 
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
 use atlatl_memory::{
     Filter, MAX_HITS, RankPosition, RecallRequest, SearchRequest, SearchResults, StoreError,
 };
@@ -13,6 +16,7 @@ use super::response::ToolError;
 use crate::client::ClientInfo;
 use crate::cursor::{self, CursorPosition};
 use crate::event::ServerEventKind;
+use crate::limits;
 use crate::server::{Delivery, ServerInner};
 use crate::tools::Tool;
 use crate::tools::arguments::{ArgumentError, Arguments};
@@ -51,32 +55,51 @@ enum PageKind {
 
 impl ServerInner {
     /// Returns the `result` of calling `tool` with `arguments`, in the form of the older protocol
-    /// generation. Blocking.
-    pub(crate) fn call(
-        &self,
+    /// generation.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
         tool: Tool,
         arguments: &str,
         client: ClientInfo,
         correlation: &str,
         span: &RequestSpan,
     ) -> String {
-        match self.answer(tool, arguments, client, correlation, span) {
-            Ok((answer, info)) => {
-                let result = self.deliver(tool, &answer, &info, client, span);
-                // Has no effect if another delivery was set before.
-                let whole = self.delivery(client) == Delivery::Whole;
-                span.say(DELIVERY, if whole { "whole" } else { "inline" });
-                result
-            }
-            Err(error) => {
-                span.fail(error.class());
-                error.to_result().result().to_string()
-            }
-        }
+        let (answer, info) = match self.answer(tool, arguments, client, correlation, span).await {
+            Ok(answered) => answered,
+            Err(error) => return failed(&error, span),
+        };
+        self.load_link_key().await;
+        let next = match &answer {
+            ToolResponse::Memories(set) => set.next.as_ref(),
+            _ => None,
+        };
+        let cursor = match next {
+            None => Ok(None),
+            Some(place) => self
+                .signer()
+                .await
+                .map(|signer| Some(cursor::write(signer, &info.cursor_scope, place, self.now()))),
+        };
+        // Storing a result takes disk or network access.
+        let (inner, part) = (Arc::clone(self), span.clone());
+        let delivered =
+            limits::blocking(move || inner.deliver(tool, &answer, &info, cursor, client, &part));
+        let result = match delivered.await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The server shuts down.
+                Err(_) => return failed(&ToolError::Store(StoreError::Busy), span),
+            },
+        };
+        // Has no effect if another delivery was set before.
+        let whole = self.delivery(client) == Delivery::Whole;
+        span.say(DELIVERY, if whole { "whole" } else { "inline" });
+        result
     }
 
     /// Spec T3: runs the tool, which knows nothing of the delivery of its result.
-    fn answer(
+    async fn answer(
         &self,
         tool: Tool,
         json: &str,
@@ -108,13 +131,13 @@ impl ServerInner {
         let now = self.now();
         let part = span.part(STORE);
         let answer = match tool {
-            Tool::List => self.list(&arguments, &info, client, now),
-            Tool::Recall | Tool::Search => self.search(tool, &arguments, &info, client, now),
-            Tool::Inject => self.context(&arguments, &info, now),
-            Tool::Capture => self.capture(arguments, correlation),
-            Tool::Get => self.get(&arguments, detail),
-            Tool::Update => self.update(arguments, now, correlation),
-            Tool::Delete => self.deleted(&arguments, correlation),
+            Tool::List => self.list(&arguments, &info, client, now).await,
+            Tool::Recall | Tool::Search => self.search(tool, &arguments, &info, client, now).await,
+            Tool::Inject => self.context(&arguments, &info, now).await,
+            Tool::Capture => self.capture(arguments, correlation).await,
+            Tool::Get => self.get(&arguments, detail).await,
+            Tool::Update => self.update(arguments, now, correlation).await,
+            Tool::Delete => self.deleted(&arguments, correlation).await,
         };
         let answer = answer.inspect_err(|error| part.fail(error.class()))?;
         drop(part);
@@ -129,12 +152,13 @@ impl ServerInner {
     }
 
     /// Spec A2: the response is serialized and passes the interceptor. Spec A4: only a response
-    /// that was not replaced gets a cursor.
+    /// that was not replaced gets the cursor. Blocking.
     fn deliver(
         &self,
         tool: Tool,
         answer: &ToolResponse,
         info: &CallInfo,
+        cursor: Result<Option<String>, StoreError>,
         client: ClientInfo,
         span: &RequestSpan,
     ) -> String {
@@ -185,11 +209,6 @@ impl ServerInner {
                         return result;
                     }
                 }
-                let cursor = next
-                    .map(|place| {
-                        Ok(cursor::write(self.signer()?, &info.cursor_scope, place, self.now()))
-                    })
-                    .transpose();
                 match cursor {
                     Ok(cursor) => {
                         if cursor.is_some() {
@@ -197,11 +216,7 @@ impl ServerInner {
                         }
                         tool_result(&set.explained_json(cursor.as_deref()), None)
                     }
-                    Err(error) => {
-                        let error = ToolError::Store(error);
-                        span.fail(error.class());
-                        error.to_result().result().to_string()
-                    }
+                    Err(error) => failed(&ToolError::Store(error), span),
                 }
             }
             // Spec A7: the size of the set decides. If it is stored the text is dropped, otherwise
@@ -253,17 +268,17 @@ impl ServerInner {
         interceptor.offloader(tool).inline_prefix(ToolCall::new(tool), lines).max(1).min(all)
     }
 
-    fn place(
+    async fn place(
         &self,
         arguments: &Arguments,
         info: &CallInfo,
         now: DateTime<Utc>,
     ) -> Result<Option<CursorPosition>, ToolError> {
         let Some(cursor) = arguments.text("cursor")? else { return Ok(None) };
-        Ok(Some(cursor::read(self.signer()?, &info.cursor_scope, cursor, now)?))
+        Ok(Some(cursor::read(self.signer().await?, &info.cursor_scope, cursor, now)?))
     }
 
-    fn list(
+    async fn list(
         &self,
         arguments: &Arguments,
         info: &CallInfo,
@@ -271,17 +286,17 @@ impl ServerInner {
         now: DateTime<Utc>,
     ) -> Result<ToolResponse, ToolError> {
         let (filter, order) = (arguments.filter()?, arguments.order()?);
-        let after = match self.place(arguments, info, now)? {
+        let after = match self.place(arguments, info, now).await? {
             Some(CursorPosition::Listing(position)) => Some(position),
             _ => None,
         };
         let limit = self.limit(arguments, info, client)?;
-        let mut listed = self.store.list(&filter, order, after.as_ref(), limit, now)?;
+        let mut listed = self.store.list(&filter, order, after.as_ref(), limit, now).await?;
         let page_len = self.page_len(info, client, listed.memories.iter());
         listed.more |= page_len < listed.memories.len();
         listed.memories.truncate(page_len);
         let total = if listed.more || after.is_some() {
-            self.store.count(&filter, now)?
+            self.store.count(&filter, now).await?
         } else {
             listed.memories.len() as u64
         };
@@ -295,7 +310,7 @@ impl ServerInner {
     }
 
     /// `recall_memories` and `search_memories`. Without a query both list.
-    fn search(
+    async fn search(
         &self,
         tool: Tool,
         arguments: &Arguments,
@@ -305,19 +320,19 @@ impl ServerInner {
     ) -> Result<ToolResponse, ToolError> {
         let (query, explain) = (arguments.query()?, arguments.explain()?);
         if query.trim().is_empty() {
-            return self.list(arguments, info, client, now);
+            return self.list(arguments, info, client, now).await;
         }
-        let (after, now) = self.after(arguments, info, now)?;
+        let (after, now) = self.after(arguments, info, now).await?;
         let (filter, limit) = (arguments.filter()?, Some(self.limit(arguments, info, client)?));
         let mut found = if tool == Tool::Recall {
             let mut request = RecallRequest::new(query, now);
             (request.filter, request.limit, request.after) = (filter, limit, after);
-            self.recall.results(&request)?
+            self.recall.results(&request).await?
         } else {
             let mut request = SearchRequest::new(query, now);
             (request.filter, request.limit, request.after) = (filter, limit, after);
             request.mode = arguments.mode()?;
-            self.search.results(&request)?
+            self.search.results(&request).await?
         };
         let page_len = self.page_len(info, client, found.hits.iter().map(|hit| &hit.memory));
         found.more |= page_len < found.hits.len();
@@ -326,19 +341,19 @@ impl ServerInner {
     }
 
     /// Returns the position after which the page begins, and the time of the first page.
-    fn after(
+    async fn after(
         &self,
         arguments: &Arguments,
         info: &CallInfo,
         now: DateTime<Utc>,
     ) -> Result<(Option<RankPosition>, DateTime<Utc>), ToolError> {
-        Ok(match self.place(arguments, info, now)? {
+        Ok(match self.place(arguments, info, now).await? {
             Some(CursorPosition::Ranking { position, now }) => (Some(position), now),
             _ => (None, now),
         })
     }
 
-    fn context(
+    async fn context(
         &self,
         arguments: &Arguments,
         info: &CallInfo,
@@ -350,23 +365,31 @@ impl ServerInner {
             .number("limit")?
             .map(|limit| usize::try_from(limit).unwrap_or(MAX_HITS).clamp(1, MAX_HITS));
         let budget = arguments.number("budget_tokens")?.unwrap_or(DEFAULT_BUDGET_TOKENS);
-        let context = self.prompt.context(&request, budget)?;
+        let context = self.prompt.context(&request, budget).await?;
         let set = MemorySet::from_results(&context.results, info.detail);
         Ok(ToolResponse::Context { set, text: context.text, included: context.included })
     }
 
-    fn capture(&self, arguments: Arguments, correlation: &str) -> Result<ToolResponse, ToolError> {
+    async fn capture(
+        &self,
+        arguments: Arguments,
+        correlation: &str,
+    ) -> Result<ToolResponse, ToolError> {
         arguments.required("content")?;
         arguments.required("memory_type")?;
-        self.reserve_memory()?;
-        let memory = self.capture.capture(arguments.into_non_null(), self.moment())?;
+        self.reserve_memory().await?;
+        let memory = self.capture.capture(arguments.into_non_null(), self.moment()).await?;
         self.notify_write(&memory.id, Some(correlation));
         Ok(self.write_response("captured", &memory))
     }
 
-    fn get(&self, arguments: &Arguments, detail: DetailLevel) -> Result<ToolResponse, ToolError> {
+    async fn get(
+        &self,
+        arguments: &Arguments,
+        detail: DetailLevel,
+    ) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
-        let memory = self.memory(&id)?.ok_or(ToolError::NotFound(id))?;
+        let memory = self.memory(&id).await?.ok_or(ToolError::NotFound(id))?;
         let (id, status) = (&memory.id, status(&memory));
         let memory = memory.to_line(detail);
         Ok(ToolResponse::Single(format!(
@@ -374,7 +397,7 @@ impl ServerInner {
         )))
     }
 
-    fn update(
+    async fn update(
         &self,
         arguments: Arguments,
         now: DateTime<Utc>,
@@ -382,7 +405,7 @@ impl ServerInner {
     ) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
         // Null removes the field.
-        let memory = self.capture.update(&id, &arguments.into_map(), now)?;
+        let memory = self.capture.update(&id, &arguments.into_map(), now).await?;
         let memory = memory.ok_or(ToolError::NotFound(id))?;
         self.notify_write(&memory.id, Some(correlation));
         Ok(self.write_response("updated", &memory))
@@ -412,9 +435,13 @@ impl ServerInner {
         ToolResponse::WriteResult(least)
     }
 
-    fn deleted(&self, arguments: &Arguments, correlation: &str) -> Result<ToolResponse, ToolError> {
+    async fn deleted(
+        &self,
+        arguments: &Arguments,
+        correlation: &str,
+    ) -> Result<ToolResponse, ToolError> {
         let id = arguments.id()?;
-        let deleted = self.capture.delete(&id)?;
+        let deleted = self.capture.delete(&id).await?;
         if deleted {
             let kind = ServerEventKind::MemoryDeleted { id: id.clone() };
             self.events.publish(Some(correlation.to_owned()), kind);
@@ -423,11 +450,11 @@ impl ServerInner {
     }
 
     /// Returns the memory with this id, unless it has expired.
-    pub(crate) fn memory(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
+    pub(crate) async fn memory(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
         let mut any = Filter::default();
         any.status = None;
         let now = self.now();
-        Ok(self.store.get(id)?.filter(|memory| any.admits(memory, now)))
+        Ok(self.store.get(id).await?.filter(|memory| any.admits(memory, now)))
     }
 
     /// Publishes a durable write, and wakes the embedding backfill.
@@ -438,6 +465,12 @@ impl ServerInner {
             backfill.notify();
         }
     }
+}
+
+/// Returns the `result` of a call that failed.
+fn failed(error: &ToolError, span: &RequestSpan) -> String {
+    span.fail(error.class());
+    error.to_result().result().to_string()
 }
 
 /// Builds the response of a search at `now`, with the position of the next page.

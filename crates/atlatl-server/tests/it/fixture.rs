@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Embedder, MemoryStore, OnConflict, SqliteStore};
 use atlatl_server::event::{EventBus, ServerEvent, ServerEventSink};
 use atlatl_server::{MemoryServer, MemoryServerConfig, stdio};
@@ -61,7 +62,7 @@ impl Place {
     }
 
     pub(crate) fn put(&self, memories: &[Memory]) {
-        self.store.put(memories, OnConflict::Keep).unwrap();
+        self.store.put(memories, OnConflict::Keep).wait().unwrap();
     }
 
     pub(crate) fn output_dir(&self) -> PathBuf {
@@ -104,7 +105,7 @@ impl Place {
         }
         parts.shared_filesystem = self.config.prompt.offload.shared_filesystem;
         parts.events = events;
-        MemoryServer::new(parts)
+        MemoryServer::new(parts).wait()
     }
 
     pub(crate) fn client(&self, era: Era) -> Connected {
@@ -135,7 +136,7 @@ impl Connected {
         // A missing response fails the test.
         ours.set_read_timeout(Some(std::time::Duration::from_mins(1))).unwrap();
         let server = server.clone();
-        thread::spawn(move || stdio::serve(&server, theirs.try_clone().unwrap(), theirs));
+        thread::spawn(move || stdio::serve(&server, theirs.try_clone().unwrap(), theirs).wait());
         let mut client = Self {
             lines: BufReader::new(ours.try_clone().unwrap()),
             stream: ours,

@@ -1,5 +1,6 @@
 //! Pagination: cursors where nothing is offloaded.
 
+use atlatl_memory::contract::BlockOn;
 use std::collections::HashMap;
 
 use mif::MemoryId;
@@ -43,7 +44,7 @@ fn a5_cursors_walk_all_of_10_000_exactly_once_while_rows_come_and_go() {
             [ids.last().unwrap().clone(), format!("00000000-0000-7000-8000-{:012x}", page * 7)]
         {
             let id: MemoryId = gone_id.parse().unwrap();
-            if place.store.delete(&id).unwrap() {
+            if place.store.delete(&id).wait().unwrap() {
                 gone.push(gone_id);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{EmbedError, Embedder, embed_missing};
 use serde_json::{Value, json};
 
@@ -220,8 +221,9 @@ fn a_hit_says_why_it_matches_and_shows_the_words_if_asked() {
         let empty = client.call(tool, json!({"query": "zebra", "explain": true}));
         assert!(empty["matched_by"].is_null() && empty["snippets"].is_null(), "{empty}");
     }
-    while embed_missing(&*place.store, &Cats).unwrap() > 0 {}
-    place.embedder = Some(Arc::new(Cats));
+    let cats: Arc<dyn Embedder> = Arc::new(Cats);
+    while embed_missing(&*place.store, &cats).wait().unwrap() > 0 {}
+    place.embedder = Some(cats);
     let mut client = place.client(Era::Modern);
     let schema = schema_of(&client.request("tools/list", json!({})), "recall_memories");
     for explain in [false, true] {

@@ -1,5 +1,6 @@
 //! `atlatl db`: migrates, checks and fills the PostgreSQL database of many tenants.
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use atlatl_memory::{MemoryStore, OnConflict, Postgres, SqliteStore};
@@ -13,6 +14,7 @@ use crate::memory_config::{
     self, ALLOW_PLAIN_KEY, StoreLocation, database_error, invalid_url, postgres_options,
 };
 use crate::output::{Mode, Output, Progress, Spinner, grouped};
+use crate::runtime;
 use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl db migrate`.
@@ -83,14 +85,20 @@ pub(crate) fn run(
         return Err(Error::usage("memory.store is not a PostgreSQL database")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };
-    match command {
-        Command::Migrate(args) => migrate(args, &settings, output),
-        Command::Check => check(&database, output),
-        Command::ImportSqlite(args) => import_sqlite(args, &settings, output),
-    }
+    runtime::block_on(async {
+        match command {
+            Command::Migrate(args) => migrate(args, &settings, output).await,
+            Command::Check => check(&database, output).await,
+            Command::ImportSqlite(args) => import_sqlite(args, &settings, output).await,
+        }
+    })?
 }
 
-fn migrate(args: &MigrateArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+async fn migrate(
+    args: &MigrateArgs,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Status, Error> {
     let config = &settings.config.memory;
     let plain_text = memory_config::plain_text(config.allow_plain);
     let owner = postgres_options(&args.owner, plain_text)
@@ -105,7 +113,7 @@ fn migrate(args: &MigrateArgs, settings: &Settings, output: &mut Output) -> Resu
         .with_hint("use --as with another user that may create a schema in the database"));
     }
     let spinner = Spinner::start("migrating");
-    let applied = Postgres::migrate(&owner.for_role(user.role)).map_err(database_error)?;
+    let applied = Postgres::migrate(&owner.for_role(user.role)).await.map_err(database_error)?;
     drop(spinner);
     match output.mode() {
         Mode::Json => output.json(&json!({"applied": applied}))?,
@@ -119,8 +127,8 @@ fn migrate(args: &MigrateArgs, settings: &Settings, output: &mut Output) -> Resu
     Ok(Status::Success)
 }
 
-fn check(database: &Postgres, output: &mut Output) -> Result<Status, Error> {
-    let info = database.about().map_err(database_error)?;
+async fn check(database: &Postgres, output: &mut Output) -> Result<Status, Error> {
+    let info = database.about().await.map_err(database_error)?;
     if output.mode() == Mode::Json {
         output.json(&json!({
             "place": info.place,
@@ -157,7 +165,7 @@ fn check(database: &Postgres, output: &mut Output) -> Result<Status, Error> {
     Ok(Status::Success)
 }
 
-fn import_sqlite(
+async fn import_sqlite(
     args: &ImportSqliteArgs,
     settings: &Settings,
     output: &mut Output,
@@ -166,43 +174,50 @@ fn import_sqlite(
         return Err(Error::failure(format!("{}: there is no such file", args.file.display())));
     }
     let from = SqliteStore::open(&args.file)?;
-    let to = memory_config::open(settings)?;
+    let to = memory_config::open(settings).await?;
     let clash = if args.replace { OnConflict::Replace } else { OnConflict::Keep };
-    let (first, last) = (MemoryId::from_u128(0), MemoryId::from_u128(u128::MAX));
     // The progress bar counts memories: their sizes are known only after reading.
-    let progress = Progress::new("importing", || count(&from, &first, &last).unwrap_or_default());
+    let is_drawn = io::stderr().is_terminal();
+    let total = if is_drawn { count(&from).await.unwrap_or_default() } else { 0 };
+    let progress = Progress::new("importing", || total);
     let mut importer = Importer::new(to, clash, true, progress, output);
-    let done = each_batch(&from, first, &last, |ids| {
-        let memories = from.get_all(ids)?;
-        memories.into_iter().try_for_each(|memory| importer.memory(memory, 1))
-    });
-    importer.finish(done)
+    let done = import_all(&from, &mut importer).await;
+    importer.finish(done).await
+}
+
+async fn import_all(from: &SqliteStore, importer: &mut Importer<'_>) -> Result<(), Error> {
+    let mut ids = IdBatches::default();
+    while let Some(batch) = ids.next(from).await? {
+        for memory in from.get_all(&batch).await? {
+            importer.memory(memory, 1).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn count(store: &SqliteStore) -> Result<u64, Error> {
+    let (mut all, mut ids) = (0, IdBatches::default());
+    while let Some(batch) = ids.next(store).await? {
+        all += batch.len() as u64;
+    }
+    Ok(all)
 }
 
 /// Visits the ids of all memories, of any status and time, each exactly once.
-fn each_batch(
-    store: &SqliteStore,
-    mut first: MemoryId,
-    last: &MemoryId,
-    mut visit: impl FnMut(&[MemoryId]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let mut overlap = 0;
-    loop {
-        let ids = store.ids(&first, last, IMPORT_BATCH_LEN + overlap)?;
-        let new = ids.get(overlap..).unwrap_or_default();
-        let Some(newest) = new.last() else { return Ok(()) };
-        visit(new)?;
-        // The next batch begins with the last id of this one.
-        first = newest.clone();
-        overlap = 1;
-    }
+#[derive(Default)]
+struct IdBatches {
+    /// The last id of the previous batch, with which the next query begins.
+    previous: Option<MemoryId>,
 }
 
-fn count(store: &SqliteStore, first: &MemoryId, last: &MemoryId) -> Result<u64, Error> {
-    let mut all = 0;
-    each_batch(store, first.clone(), last, |ids| {
-        all += ids.len() as u64;
-        Ok(())
-    })?;
-    Ok(all)
+impl IdBatches {
+    async fn next(&mut self, store: &SqliteStore) -> Result<Option<Vec<MemoryId>>, Error> {
+        let overlap = usize::from(self.previous.is_some());
+        let first = self.previous.take().unwrap_or_else(|| MemoryId::from_u128(0));
+        let last = MemoryId::from_u128(u128::MAX);
+        let mut ids = store.ids(&first, &last, IMPORT_BATCH_LEN + overlap).await?;
+        ids.drain(..overlap.min(ids.len()));
+        self.previous = ids.last().cloned();
+        Ok(self.previous.is_some().then_some(ids))
+    }
 }

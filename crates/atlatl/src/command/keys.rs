@@ -10,6 +10,7 @@ use super::tenants::{SchemaOwner, examples};
 use crate::error::{Error, Status};
 use crate::memory_config::{self, database_error};
 use crate::output::{Mode, Output, Table, distance, printable};
+use crate::runtime;
 
 /// Examples for the long help of `atlatl keys create`.
 const CREATE_EXAMPLES: &str = examples!(
@@ -87,14 +88,16 @@ enum Lifetime {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Error> {
-    match command {
-        Command::Create(args) => create(args, output),
-        Command::List { tenant, owner } => list(tenant.as_deref(), owner, output),
-        Command::Revoke { key, owner } => revoke(key, owner, output),
-    }
+    runtime::block_on(async {
+        match command {
+            Command::Create(args) => create(args, output).await,
+            Command::List { tenant, owner } => list(tenant.as_deref(), owner, output).await,
+            Command::Revoke { key, owner } => revoke(key, owner, output).await,
+        }
+    })?
 }
 
-fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
+async fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
     let now = memory_config::moment().now;
     let key = ApiKey::new(random()?);
     let expires = match args.lifetime {
@@ -102,14 +105,15 @@ fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
         Lifetime::Unlimited => None,
     };
     let scopes: Vec<&str> = args.scopes.iter().map(|scope| scope.word()).collect();
-    let stored = args.owner.registry()?.put_key(&NewKey {
+    let new = NewKey {
         id: key.id(),
         tenant: &args.tenant,
         digest: &key.digest(),
         scopes: &scopes,
         name: &args.name,
         expires,
-    });
+    };
+    let stored = args.owner.registry().await?.put_key(&new).await;
     if !stored.map_err(database_error)? {
         let name = printable(&args.tenant);
         return Err(Error::failure(format!("there is no tenant {name}"))
@@ -137,8 +141,12 @@ fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
     Ok(Status::Success)
 }
 
-fn list(tenant: Option<&str>, owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
-    let keys = owner.registry()?.keys(tenant).map_err(database_error)?;
+async fn list(
+    tenant: Option<&str>,
+    owner: &SchemaOwner,
+    output: &mut Output,
+) -> Result<Status, Error> {
+    let keys = owner.registry().await?.keys(tenant).await.map_err(database_error)?;
     let now = memory_config::moment().now;
     match output.mode() {
         Mode::Json => {
@@ -186,7 +194,7 @@ fn state(key: &KeySummary, now: DateTime<Utc>) -> String {
     }
 }
 
-fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
+async fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
     let list = "atlatl keys list --as URL";
     // A leaked key is found as a whole, so accept that too. It is not printed.
     let parsed = ApiKey::parse(key);
@@ -194,7 +202,7 @@ fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status,
     if parsed.is_none() && !key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(Error::usage("neither a key nor the id of a key").with_hint(list));
     }
-    if !owner.registry()?.revoke_key(id).map_err(database_error)? {
+    if !owner.registry().await?.revoke_key(id).await.map_err(database_error)? {
         let message = format!("no key {}, or it is already revoked", printable(id));
         return Err(Error::failure(message).with_hint(list));
     }

@@ -14,6 +14,7 @@ use url::Url;
 use crate::error::{Error, Status};
 use crate::login_store::{self, LoginEntry};
 use crate::output::{Facts, Mode, Output, Table, pluralize};
+use crate::runtime;
 use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl login`.
@@ -89,12 +90,12 @@ pub(crate) fn run(
     // Without a terminal there is no user to look at a browser window.
     let open_browser_window = !args.no_browser && std::io::stderr().is_terminal();
     output.note("discovering the authorization server");
-    let login = login_store::block_on(login(&logins, &request, |url| {
+    let login = runtime::block_on(login(&logins, &request, |url| {
         output.note(format!("open this URL and log in: {url}"));
         if open_browser_window && !open_browser(url) {
             output.note("could not open a browser");
         }
-    }))?;
+    }))??;
     let entry = LoginEntry::from(login);
     match output.mode() {
         Mode::Json => output.json(&entry)?,
@@ -119,7 +120,7 @@ pub(crate) fn run_logout(
     let settings = Settings::load(sources)?;
     let logins = login_store::open(&settings)?;
     let server = login_store::parse_server_url(&args.server)?;
-    let forgotten = login_store::block_on(logins.forget(&server))?;
+    let forgotten = runtime::block_on(logins.forget(&server))??;
     if forgotten.removed == 0 {
         return Err(
             Error::failure(format!("you are not logged in to {server}")).with_hint("atlatl whoami")

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::error::{Error, Status};
 use crate::memory_config;
 use crate::output::{Mode, Output};
+use crate::runtime;
 use crate::settings::{Settings, Sources};
 
 /// The subcommands of `atlatl memory`.
@@ -83,24 +84,33 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
+    runtime::block_on(run_async(command, &settings, output))?
+}
+
+async fn run_async(
+    command: &Command,
+    settings: &Settings,
+    output: &mut Output,
+) -> Result<Status, Error> {
     match command {
-        Command::Add(args) => edit::add(args, &settings, output),
-        Command::Search(args) => query::search(args, &settings, output),
-        Command::List(args) => query::list(args, &settings, output),
-        Command::Show(args) => by_id::show(args, &settings, output),
-        Command::Edit(args) => edit::edit(args, &settings, output),
-        Command::Forget(args) => by_id::forget(args, &settings, output),
-        Command::Repair => repair(&settings, output),
-        Command::Import(args) => import::run(args, &settings, output),
-        Command::Export(args) => export::run(args, &settings, output),
+        Command::Add(args) => edit::add(args, settings, output).await,
+        Command::Search(args) => query::search(args, settings, output).await,
+        Command::List(args) => query::list(args, settings, output).await,
+        Command::Show(args) => by_id::show(args, settings, output).await,
+        Command::Edit(args) => edit::edit(args, settings, output).await,
+        Command::Forget(args) => by_id::forget(args, settings, output).await,
+        Command::Repair => repair(settings, output).await,
+        Command::Import(args) => import::run(args, settings, output).await,
+        Command::Export(args) => export::run(args, settings, output).await,
+        // It needs no store.
         #[cfg(feature = "local")]
-        Command::Model(command) => model::run(command, &settings, output),
+        Command::Model(command) => model::run(command, settings, output),
     }
 }
 
 /// Runs `atlatl memory repair`: rebuilds missing index entries and removes orphaned ones.
-fn repair(settings: &Settings, output: &mut Output) -> Result<Status, Error> {
-    let repaired = memory_config::open_required(settings)?.repair()?;
+async fn repair(settings: &Settings, output: &mut Output) -> Result<Status, Error> {
+    let repaired = memory_config::open_required(settings).await?.repair().await?;
     let (missing, orphaned) = (repaired.missing, repaired.orphaned);
     match output.mode() {
         Mode::Json => output.json(&json!({"missing": missing, "orphaned": orphaned}))?,

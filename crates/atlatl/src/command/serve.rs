@@ -26,6 +26,7 @@ use super::proxy::OffloadStack;
 use crate::access::{Auth, Door, descriptors};
 use crate::error::{Error, Status};
 use crate::memory_config;
+use crate::runtime;
 use crate::settings::{Settings, Sources};
 use crate::spool_config::open_object_spool;
 
@@ -77,17 +78,19 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
         Auth::Principals(principals) => Some(principals.clone()),
         Auth::SameUser | Auth::Tokens(_) => None,
     });
-    match (endpoint, principals) {
-        (Some(endpoint), Some(principals)) => {
-            tenants::serve_tenants(&settings, &principals, endpoint)
+    runtime::block_on_server(async {
+        match (endpoint, principals) {
+            (Some(endpoint), Some(principals)) => {
+                tenants::serve_tenants(&settings, &principals, endpoint).await
+            }
+            (endpoint, _) => serve_single_tenant(&settings, endpoint).await,
         }
-        (endpoint, _) => serve_single_tenant(&settings, endpoint),
-    }
+    })?
 }
 
 /// Serves the memories of one tenant.
-fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<Status, Error> {
-    let store = memory_config::open_for_server(settings)?;
+async fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<Status, Error> {
+    let store = memory_config::open_for_server(settings).await?;
     let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
     let metrics = Arc::new(Metrics::default());
     let mut events = EventBus::new(IdSeed::from_system)
@@ -105,22 +108,18 @@ fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<St
     server_config.backfill =
         server_config.embedder.as_ref().and_then(|one| memory_config::start_backfill(one, 1));
     add_offloading(&mut server_config, settings, &offload);
-    server_config.links = links.is_some();
+    server_config.links.clone_from(&links);
     server_config.cleanup = links.is_some().then(|| OffloadStack::interval(settings));
-    let server = MemoryServer::new(server_config);
+    let server = MemoryServer::new(server_config).await;
     offload.clean(settings);
-    let maintenance =
-        server.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
-    let result = match endpoint {
+    let _maintenance = server.start_maintenance();
+    match endpoint {
         None => {
-            stdio::serve(&server, io::stdin(), io::stdout());
+            stdio::serve(&server, io::stdin(), io::stdout()).await;
             Ok(Status::Success)
         }
-        Some(endpoint) => serve_http(endpoint, settings, &offload, links, server, metrics),
-    };
-    // Not joined: maintenance can be interrupted at any step, and ends with the process.
-    std::mem::forget(maintenance);
-    result
+        Some(endpoint) => serve_http(endpoint, settings, &offload, links, server, metrics).await,
+    }
 }
 
 /// Opens the storage for large results. Over HTTP, unless clients share the file system, it is the
@@ -177,7 +176,7 @@ fn add_offloading(
 }
 
 /// Serves one tenant over HTTP until a termination signal.
-fn serve_http(
+async fn serve_http(
     endpoint: Door,
     settings: &Settings,
     offload: &OffloadStack,
@@ -192,12 +191,17 @@ fn serve_http(
     }
     options.spools = Some(offload.spools());
     options.links = links;
-    serve_until_signal(endpoint, options, |Door { listener, auth, .. }, mut options, stopped| {
-        if let Auth::Tokens(tokens) = auth {
-            options.tokens = Some(tokens);
-        }
-        http::run(server, listener, options, stopped)
-    })
+    serve_until_signal(
+        endpoint,
+        options,
+        async |Door { listener, auth, .. }, mut options, stopped| {
+            if let Auth::Tokens(tokens) = auth {
+                options.tokens = Some(tokens);
+            }
+            http::run(server, listener, options, stopped).await
+        },
+    )
+    .await
 }
 
 /// The URL of the server without a path: `server.public_url`, or the listening address.
@@ -229,10 +233,10 @@ fn http_options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
 }
 
 /// Runs a server until SIGTERM, SIGINT or SIGHUP, then flushes traces.
-fn serve_until_signal(
+async fn serve_until_signal(
     endpoint: Door,
     #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
-    run: impl FnOnce(Door, HttpOptions, StopSignal) -> io::Result<()>,
+    run: impl AsyncFnOnce(Door, HttpOptions, StopSignal) -> io::Result<()>,
 ) -> Result<Status, Error> {
     #[cfg(feature = "otel")]
     let traces = Traces::from_env();
@@ -251,7 +255,7 @@ fn serve_until_signal(
     });
     endpoint.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
     let place = endpoint.place()?;
-    let result = run(endpoint, options, stopped);
+    let result = run(endpoint, options, stopped).await;
     #[cfg(feature = "otel")]
     if let Some(traces) = traces {
         traces.finish();

@@ -1,6 +1,5 @@
 //! `atlatl tenants`: the tenants of a team's database.
 
-use std::thread;
 use std::time::Duration;
 
 use atlatl_memory::{Registry, StoreError, TenantLimits, TenantSummary};
@@ -10,6 +9,7 @@ use serde_json::json;
 use crate::error::{Error, Status};
 use crate::memory_config::{self, database_error, invalid_url, postgres_options};
 use crate::output::{Mode, Output, Spinner, Table, distance, grouped, pluralize, printable};
+use crate::runtime;
 
 /// Examples for the long help of a command that runs as the owner of the schema.
 macro_rules! examples {
@@ -94,25 +94,28 @@ pub(crate) struct SchemaOwner {
 
 impl SchemaOwner {
     /// Opens the registry of tenants and keys.
-    pub(crate) fn registry(&self) -> Result<Registry, Error> {
+    pub(crate) async fn registry(&self) -> Result<Registry, Error> {
         let options = postgres_options(&self.url, memory_config::plain_text(self.allow_plain))
             .map_err(|error| invalid_url("--as", &error, "--allow-plain"))?;
-        Registry::open(&options).map_err(database_error)
+        Registry::open(&options).await.map_err(database_error)
     }
 }
 
 /// Runs a subcommand.
 pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Error> {
-    match command {
-        Command::Create(args) => create(args, output),
-        Command::List { owner } => list(owner, output),
-        Command::Remove(args) => remove(args, output),
-    }
+    runtime::block_on(async {
+        match command {
+            Command::Create(args) => create(args, output).await,
+            Command::List { owner } => list(owner, output).await,
+            Command::Remove(args) => remove(args, output).await,
+        }
+    })?
 }
 
-fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
+async fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
     let bounds = TenantLimits { memories: args.memories, per_minute: args.per_minute };
-    let new = args.owner.registry()?.put_tenant(&args.name, bounds).map_err(tenant_error)?;
+    let new = args.owner.registry().await?.put_tenant(&args.name, bounds).await;
+    let new = new.map_err(tenant_error)?;
     let name = printable(&args.name);
     match output.mode() {
         Mode::Json => output.json(&json!({
@@ -148,8 +151,8 @@ fn tenant_error(error: StoreError) -> Error {
     }
 }
 
-fn list(owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
-    let tenants = owner.registry()?.tenants().map_err(database_error)?;
+async fn list(owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
+    let tenants = owner.registry().await?.tenants().await.map_err(database_error)?;
     match output.mode() {
         Mode::Json => {
             let to_json = |tenant: &TenantSummary| {
@@ -186,7 +189,7 @@ fn list(owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
     Ok(Status::Success)
 }
 
-fn remove(args: &RemoveArgs, output: &mut Output) -> Result<Status, Error> {
+async fn remove(args: &RemoveArgs, output: &mut Output) -> Result<Status, Error> {
     let name = printable(&args.name).into_owned();
     if !args.yes {
         let question = format!("Remove {name} with its keys and all its memories?");
@@ -203,17 +206,17 @@ fn remove(args: &RemoveArgs, output: &mut Output) -> Result<Status, Error> {
             }
         }
     }
-    let registry = args.owner.registry()?;
-    let was_listed = registry.retire_tenant(&args.name).map_err(tenant_error)?;
+    let registry = args.owner.registry().await?;
+    let was_listed = registry.retire_tenant(&args.name).await.map_err(tenant_error)?;
     if was_listed {
         let spinner = Spinner::start(
             "waiting until no server has it in its cache; if interrupted, run the command again",
         );
-        thread::sleep(TENANT_CACHE_EXPIRY);
+        tokio::time::sleep(TENANT_CACHE_EXPIRY).await;
         drop(spinner);
     }
     // Also if an earlier run retired the tenant and was interrupted here.
-    let memories = registry.erase_tenant(&args.name).map_err(tenant_error)?;
+    let memories = registry.erase_tenant(&args.name).await.map_err(tenant_error)?;
     if !was_listed && memories == 0 {
         return Err(Error::failure(format!("there is no tenant {name}"))
             .with_hint("atlatl tenants list --as URL"));

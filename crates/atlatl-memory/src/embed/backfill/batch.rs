@@ -7,8 +7,10 @@
 //! others.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::blocking;
 use crate::embed::{EmbedError, Embedder};
 use crate::store::{MemoryStore, StoreError, Unembedded};
 
@@ -76,12 +78,12 @@ pub(super) enum Step {
 }
 
 /// Embeds the next memories of `store` that have no vector.
-pub(super) fn step(
+pub(super) async fn step(
     store: &dyn MemoryStore,
-    embedder: &dyn Embedder,
+    embedder: &Arc<dyn Embedder>,
     progress: &mut Progress,
 ) -> Result<Step, StoreError> {
-    let mut waiting = store.unembedded(embedder.model(), progress.cursor, MAX_BATCH_TEXTS)?;
+    let mut waiting = store.unembedded(embedder.model(), progress.cursor, MAX_BATCH_TEXTS).await?;
     let Some(last) = waiting.last().map(|one| one.version) else {
         let began = std::mem::take(&mut progress.cursor) == 0;
         if began {
@@ -101,29 +103,34 @@ pub(super) fn step(
         progress.cursor = last;
         return Ok(Step::Skipped);
     }
-    let texts: Vec<&str> = waiting.iter().map(|one| one.text.as_str()).collect();
-    let error = match embedder.embed(&texts) {
+    let (waiting, embedded) = call(embedder, move |embedder| {
+        let texts: Vec<&str> = waiting.iter().map(|one| one.text.as_str()).collect();
+        let embedded = embedder.embed(&texts);
+        (waiting, embedded)
+    })
+    .await?;
+    let error = match embedded {
         Ok(vectors) => {
             let versions = waiting.iter().map(|one| one.version);
             let vectors: Vec<_> = versions.zip(vectors).collect();
-            return store_vectors(store, embedder, progress, &vectors);
+            return store_vectors(store, embedder, progress, &vectors).await;
         }
         Err(error) => error,
     };
     if let EmbedError::Empty { index } = error
         && let Some(one) = waiting.get(index)
     {
-        return store_refusal(store, embedder, progress, one.version, error);
+        return store_refusal(store, embedder, progress, one.version, error).await;
     }
     // An embedder that sends `Retry-After` is not checked before that time.
     if let retry_after @ Some(_) = error.retry_after() {
         return Ok(Step::Failed { error, retry_after });
     }
-    if let Err(failed) = embedder.check() {
+    if let Err(failed) = call(embedder, |embedder| embedder.check()).await? {
         return Ok(Step::Failed { error, retry_after: failed.retry_after() });
     }
     match &waiting[..] {
-        [one] => handle_failed_text(store, embedder, progress, one, error),
+        [one] => handle_failed_text(store, embedder, progress, one, error).await,
         several => {
             progress.batch = several.len() / 2;
             Ok(Step::Split)
@@ -131,10 +138,20 @@ pub(super) fn step(
     }
 }
 
+/// Calls the embedder on a blocking thread.
+async fn call<T: Send + 'static>(
+    embedder: &Arc<dyn Embedder>,
+    call: impl FnOnce(&dyn Embedder) -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let embedder = Arc::clone(embedder);
+    let called = blocking::run(move || call(&*embedder));
+    called.await.map_err(|shutdown| StoreError::Engine(shutdown.into()))
+}
+
 /// Handles a text that failed alone while the embedder works.
-fn handle_failed_text(
+async fn handle_failed_text(
     store: &dyn MemoryStore,
-    embedder: &dyn Embedder,
+    embedder: &Arc<dyn Embedder>,
     progress: &mut Progress,
     one: &Unembedded,
     error: EmbedError,
@@ -142,16 +159,22 @@ fn handle_failed_text(
     let attempts = progress.deferred.get(&one.version).map_or(0, |before| before.attempts) + 1;
     let refused = error.is_refusal_of_text();
     if refused || attempts >= TRUNCATE_AFTER {
-        match truncated(&one.text).map(|truncated| embedder.embed(&[truncated])) {
+        let again = match truncated(&one.text).map(str::to_owned) {
+            Some(text) => Some(call(embedder, move |embedder| embedder.embed(&[&text])).await?),
+            None => None,
+        };
+        match again {
             Some(Ok(vectors)) => {
                 let vectors: Vec<_> =
                     vectors.into_iter().map(|vector| (one.version, vector)).collect();
-                return store_vectors(store, embedder, progress, &vectors);
+                return store_vectors(store, embedder, progress, &vectors).await;
             }
             Some(Err(again)) if refused && again.is_refusal_of_text() => {
-                return store_refusal(store, embedder, progress, one.version, again);
+                return store_refusal(store, embedder, progress, one.version, again).await;
             }
-            None if refused => return store_refusal(store, embedder, progress, one.version, error),
+            None if refused => {
+                return store_refusal(store, embedder, progress, one.version, error).await;
+            }
             _ => {}
         }
     }
@@ -165,13 +188,13 @@ fn handle_failed_text(
     Ok(Step::Deferred { error, in_a_row: progress.in_a_row })
 }
 
-fn store_vectors(
+async fn store_vectors(
     store: &dyn MemoryStore,
-    embedder: &dyn Embedder,
+    embedder: &Arc<dyn Embedder>,
     progress: &mut Progress,
     vectors: &[(u64, Vec<f32>)],
 ) -> Result<Step, StoreError> {
-    store.put_vectors(embedder.model(), vectors)?;
+    store.put_vectors(embedder.model(), vectors).await?;
     for (version, _) in vectors {
         progress.deferred.remove(version);
     }
@@ -181,15 +204,15 @@ fn store_vectors(
     Ok(Step::Stored)
 }
 
-fn store_refusal(
+async fn store_refusal(
     store: &dyn MemoryStore,
-    embedder: &dyn Embedder,
+    embedder: &Arc<dyn Embedder>,
     progress: &mut Progress,
     version: u64,
     error: EmbedError,
 ) -> Result<Step, StoreError> {
     let before = progress.batch;
-    store_vectors(store, embedder, progress, &[(version, Vec::new())])?;
+    store_vectors(store, embedder, progress, &[(version, Vec::new())]).await?;
     // A refused text says nothing about the next batch size.
     progress.batch = before;
     Ok(Step::Refused(error))

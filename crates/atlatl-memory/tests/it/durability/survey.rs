@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryStore, Need, RepairReport, SqliteStore, Terms};
 
 use super::ledger::Ledger;
@@ -26,7 +27,11 @@ impl Torn {
 /// acknowledged. Also returns the number of memories.
 pub(super) fn check(path: &Path, ledger: &mut Ledger) -> (Torn, u64) {
     let store = SqliteStore::open(path).unwrap();
-    assert_eq!(store.repair().unwrap(), RepairReport::default(), "something was half written");
+    assert_eq!(
+        store.repair().wait().unwrap(),
+        RepairReport::default(),
+        "something was half written"
+    );
     sound(path);
     // Each memory parses, and equals one that was written.
     let mut there = BTreeMap::new();
@@ -74,7 +79,7 @@ fn settle(ledger: &mut Ledger, there: &BTreeMap<u64, u64>) -> Torn {
 fn found_by(store: &SqliteStore, word: &str) -> Vec<u64> {
     let now = "2026-06-01T00:00:00Z".parse().unwrap();
     let terms = Terms::parse(word, Need::All);
-    let found = store.lexical(&terms, &Filter::default(), 9, now).unwrap();
+    let found = store.lexical(&terms, &Filter::default(), 9, now).wait().unwrap();
     found.best.iter().map(|one| u64::try_from(one.id.as_u128()).unwrap()).collect()
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryStore, OnConflict, Order, SqliteStore};
 use mif::{Memory, MemoryId, MemoryType};
 use testkit::SplitMix64;
@@ -40,7 +41,7 @@ pub(super) fn everything(store: &dyn MemoryStore) -> Vec<Memory> {
     let mut any = Filter::default();
     any.status = None;
     let now = "2026-06-01T00:00:00Z".parse().unwrap();
-    store.list(&any, Order::Oldest, None, usize::MAX - 1, now).unwrap().memories
+    store.list(&any, Order::Oldest, None, usize::MAX - 1, now).wait().unwrap().memories
 }
 
 /// Writes until the process is killed.
@@ -124,15 +125,17 @@ impl Writer<'_> {
         let Some((id, version)) = self.some(1).pop() else { return };
         self.told(&vec![(id, version + 1)], |store| {
             let new = memory(id, version + 1);
-            let changed = store.update(&new.id, &mut |_| Ok(new.clone())).unwrap();
-            assert_eq!(changed, Some(new.clone()));
+            let same = new.clone();
+            let changed =
+                store.update(&new.id, Box::new(move |_| Ok(same.clone()))).wait().unwrap();
+            assert_eq!(changed, Some(new));
         });
     }
 
     fn delete(&mut self) {
         let Some((id, version)) = self.some(1).pop() else { return };
         self.told(&vec![(id, 0)], |store| {
-            assert!(store.delete(&memory(id, version).id).unwrap());
+            assert!(store.delete(&memory(id, version).id).wait().unwrap());
         });
     }
 
@@ -148,7 +151,7 @@ impl Writer<'_> {
 fn put(store: &SqliteStore, operation: &[(u64, u64)]) {
     let memories: Vec<Memory> =
         operation.iter().map(|(id, version)| memory(*id, *version)).collect();
-    store.put(&memories, OnConflict::Replace).unwrap();
+    store.put(&memories, OnConflict::Replace).wait().unwrap();
 }
 
 /// One write, which a pipe accepts whole: standard error is unbuffered.

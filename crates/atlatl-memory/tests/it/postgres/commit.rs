@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{MemoryStore, OnConflict, Postgres, PutOutcome, StoreError};
 use testkit::corpus;
 use testkit::postgres::{APP, PostgresServer};
@@ -77,11 +78,12 @@ fn a_change_whose_end_was_not_heard_is_looked_up() {
     through.url = server.url_at(&format!("127.0.0.1:{port}"), APP, &database);
     through.acquire_timeout = Duration::from_millis(700);
     through.connect_timeout = Duration::from_millis(700);
-    let store = Postgres::open(&through).unwrap().tenant("a").unwrap();
-    let direct = Postgres::open(&options(server, APP, &database)).unwrap().tenant("a").unwrap();
+    let store = Postgres::open(&through).wait().unwrap().tenant("a").unwrap();
+    let direct =
+        Postgres::open(&options(server, APP, &database)).wait().unwrap().tenant("a").unwrap();
     let memories = corpus::memories(4, 1);
-    let put = |n: usize| store.put(&memories[n..=n], OnConflict::Keep);
-    let is_there = |n: usize| direct.get(&memories[n].id).unwrap().is_some();
+    let put = |n: usize| store.put(&memories[n..=n], OnConflict::Keep).wait();
+    let is_there = |n: usize| direct.get(&memories[n].id).wait().unwrap().is_some();
     assert_eq!(put(0).unwrap(), [PutOutcome::Stored]);
 
     fault.store(LOSE_ANSWER, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, StoreError, Terms};
 use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::postgres::PostgresServer;
@@ -41,7 +42,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
                         let mut told = Vec::new();
                         let first = (kill * WRITERS + writer) * 1_000_000;
                         for n in first.. {
-                            let put = store.put(&batch(n), OnConflict::Keep);
+                            let put = store.put(&batch(n), OnConflict::Keep).wait();
                             let broke = put.is_err();
                             told.push((n, put.map(drop)));
                             if broke || stop.load(Ordering::Relaxed) {
@@ -59,7 +60,7 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
             // Through the same connections as before.
             let store = postgres.tenant("a").unwrap();
             let probe = batch(900_000_000 + kill);
-            while store.put(&probe, OnConflict::Keep).is_err() {
+            while store.put(&probe, OnConflict::Keep).wait().is_err() {
                 assert!(up.elapsed() < RECOVERY, "it does not come back");
             }
             assert!(up.elapsed() < RECOVERY, "it took {:?}", up.elapsed());
@@ -86,12 +87,12 @@ fn f44_acknowledged_is_durable_through_kills_of_the_server() {
     let last = acknowledged.last().unwrap();
     let terms = Terms::parse(&format!("batch{last}"), Need::All);
     let now = "2026-07-01T00:00:00Z".parse().unwrap();
-    assert_eq!(store.lexical(&terms, &Filter::default(), 9, now).unwrap().total, 3);
-    assert_eq!(store.repair().unwrap(), atlatl_memory::RepairReport::default());
+    assert_eq!(store.lexical(&terms, &Filter::default(), 9, now).wait().unwrap().total, 3);
+    assert_eq!(store.repair().wait().unwrap(), atlatl_memory::RepairReport::default());
 }
 
 /// Returns how many memories of a batch are stored.
 fn there(postgres: &atlatl_memory::Postgres, n: u128) -> usize {
     let ids: Vec<MemoryId> = batch(n).into_iter().map(|memory| memory.id).collect();
-    postgres.tenant("a").unwrap().get_all(&ids).unwrap().len()
+    postgres.tenant("a").unwrap().get_all(&ids).wait().unwrap().len()
 }

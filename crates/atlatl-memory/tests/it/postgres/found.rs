@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryStore, Need, OnConflict, SqliteStore, Terms};
 use mif::Memory;
 use testkit::postgres::PostgresServer;
@@ -59,8 +60,8 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     let (postgres, _) = opened(PostgresServer::shared());
     let in_a_database = postgres.tenant("a").unwrap();
     let memories = memories();
-    in_a_file.put(&memories, OnConflict::Keep).unwrap();
-    in_a_database.put(&memories, OnConflict::Keep).unwrap();
+    in_a_file.put(&memories, OnConflict::Keep).wait().unwrap();
+    in_a_database.put(&memories, OnConflict::Keep).wait().unwrap();
     let (mut asked, mut same_best, mut shared, mut wanted) = (0, 0, 0, 0);
     let mut ratios = Vec::new();
     for question in questions(&memories) {
@@ -68,7 +69,8 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
             let terms = Terms::parse(&question, need);
             let mut shares = Vec::new();
             let mut find = |store: &dyn MemoryStore| {
-                let found = store.lexical(&terms, &Filter::default(), 10_000, now()).unwrap();
+                let found =
+                    store.lexical(&terms, &Filter::default(), 10_000, now()).wait().unwrap();
                 assert_eq!(found.total, found.best.len() as u64);
                 shares.extend(found.best.first().map(|best| best.score / found.full_score));
                 found.best.into_iter().map(|one| one.id.as_u128()).collect::<Vec<_>>()
@@ -105,22 +107,22 @@ fn the_index_of_words_is_used_below_the_policies() {
     let mut any = Filter::default();
     any.status = None;
     assert_index_scans(1..=9, |store| {
-        assert_eq!(store.lexical(&rare, &any, 9, now()).unwrap().total, 1);
+        assert_eq!(store.lexical(&rare, &any, 9, now()).wait().unwrap().total, 1);
     });
     let words: Vec<String> = (0..300).map(|n| format!("xyzz{n}")).collect();
     let mut phrases: Vec<_> =
         words.iter().flat_map(|word| Terms::parse(word, Need::All).phrases).collect();
     // In each of 16 partitions, up to two for a word that is there, and one for each 16 of the others.
     assert_index_scans(300..=336, |store| {
-        assert_eq!(store.frequencies(&rare.phrases, 1_000).unwrap(), [1]);
-        assert_eq!(store.frequencies(&phrases, 1_000).unwrap(), [0; 300]);
+        assert_eq!(store.frequencies(&rare.phrases, 1_000).wait().unwrap(), [1]);
+        assert_eq!(store.frequencies(&phrases, 1_000).wait().unwrap(), [0; 300]);
     });
     // Where there is one of 16, each is looked up.
     phrases[123] = rare.phrases[0].clone();
     let mut expected = [0; 300];
     expected[123] = 1;
     assert_index_scans(500..=560, |store| {
-        assert_eq!(store.frequencies(&phrases, 1_000).unwrap(), expected);
+        assert_eq!(store.frequencies(&phrases, 1_000).wait().unwrap(), expected);
     });
 }
 
@@ -131,7 +133,7 @@ fn assert_index_scans(times: RangeInclusive<u32>, work: impl FnOnce(&dyn MemoryS
     let store = postgres.tenant("a").unwrap();
     let mut memories = corpus::memories(3000, 2);
     memories[77].content.push_str(" xyzzy");
-    store.put(&memories, OnConflict::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
     // New words wait in a pending list until a vacuum moves them to the index, as the server does
     // by itself.
     server.sql(&database, "VACUUM ANALYZE atlatl.document");
@@ -156,10 +158,10 @@ fn frequencies_of_other_tenants_are_not_counted() {
     let (postgres, _) = opened(PostgresServer::shared());
     let (one, other) = (postgres.tenant("one").unwrap(), postgres.tenant("other").unwrap());
     let memories = corpus::memories(40, 8);
-    one.put(&memories[..30], OnConflict::Keep).unwrap();
-    other.put(&memories[30..], OnConflict::Keep).unwrap();
+    one.put(&memories[..30], OnConflict::Keep).wait().unwrap();
+    other.put(&memories[30..], OnConflict::Keep).wait().unwrap();
     let phrases = Terms::parse("the", Need::All).phrases;
-    let count = |store: &dyn MemoryStore| store.frequencies(&phrases, 1_000).unwrap()[0];
+    let count = |store: &dyn MemoryStore| store.frequencies(&phrases, 1_000).wait().unwrap()[0];
     let with = |some: &[Memory]| {
         let has_word = |memory: &&Memory| {
             let title = memory.title.as_deref().unwrap_or_default();

@@ -8,6 +8,7 @@ mod restore;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Filter, MemoryStore, OnConflict, Postgres, PostgresStore};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, Timestamp};
@@ -40,7 +41,7 @@ fn opened(server: &PostgresServer) -> (Postgres, String) {
 fn opened_again(server: &PostgresServer, database: &str) -> Postgres {
     let mut options = options(server, APP, database);
     options.index_from = FROM;
-    Postgres::open(&options).unwrap()
+    Postgres::open(&options).wait().unwrap()
 }
 
 /// A vector of length 1 near one of forty centers.
@@ -70,7 +71,7 @@ fn filled(store: &PostgresStore, n: usize, seed: u64) -> Known {
         // Nothing expires at the times used here.
         memory.temporal = None;
     }
-    store.put(&memories, OnConflict::Keep).unwrap();
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
     let known: Known = memories.into_iter().map(|one| (one, vector(&mut random))).collect();
     embed(store, &known);
     known
@@ -78,7 +79,7 @@ fn filled(store: &PostgresStore, n: usize, seed: u64) -> Known {
 
 /// Stores the vector of every pending memory.
 fn embed(store: &PostgresStore, known: &Known) {
-    let waiting = store.unembedded(MODEL, 0, usize::MAX).unwrap();
+    let waiting = store.unembedded(MODEL, 0, usize::MAX).wait().unwrap();
     let vectors: Vec<_> = waiting
         .iter()
         .map(|one| {
@@ -86,24 +87,24 @@ fn embed(store: &PostgresStore, known: &Known) {
             (one.version, known.iter().find(|(memory, _)| of(memory)).unwrap().1.clone())
         })
         .collect();
-    store.put_vectors(MODEL, &vectors).unwrap();
+    store.put_vectors(MODEL, &vectors).wait().unwrap();
 }
 
 /// Brings the index up to date.
 fn advance(store: &PostgresStore) {
     let begun = Instant::now();
-    while store.is_index_behind().unwrap() {
+    while store.is_index_behind().wait().unwrap() {
         assert!(begun.elapsed() < Duration::from_mins(1), "it never ends");
         // A transaction of another test may be older than the index.
-        if store.advance_index().unwrap() == 0 {
+        if store.advance_index().wait().unwrap() == 0 {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    assert_eq!(store.advance_index().unwrap(), 0);
+    assert_eq!(store.advance_index().wait().unwrap(), 0);
 }
 
 fn nearest(store: &PostgresStore, vector: &[f32], filter: &Filter, n: usize) -> Vec<MemoryId> {
-    let found = store.nearest(MODEL, vector, filter, n, now()).unwrap();
+    let found = store.nearest(MODEL, vector, filter, n, now()).wait().unwrap();
     assert!(found.is_sorted_by(|a, b| a.score >= b.score));
     found.into_iter().map(|one| one.id).collect()
 }
@@ -147,12 +148,12 @@ fn a_large_tenant_is_answered_by_its_index_and_a_small_one_by_comparison() {
     let (postgres, database) = opened(server);
     let (large, small) = (postgres.tenant("large").unwrap(), postgres.tenant("small").unwrap());
     let (many, few) = (filled(&large, 2000, 1), filled(&small, FROM - 1, 2));
-    assert!(large.is_index_behind().unwrap() && !small.is_index_behind().unwrap());
-    assert_eq!(small.advance_index().unwrap(), 0);
+    assert!(large.is_index_behind().wait().unwrap() && !small.is_index_behind().wait().unwrap());
+    assert_eq!(small.advance_index().wait().unwrap(), 0);
     assert_eq!(recall(&large, &many, &any(), 5), 100, "before there is an index");
     advance(&large);
     assert_eq!(server.sql(&database, "SELECT tenant, dimensions FROM atlatl.near"), "large|32");
-    assert_eq!((&*rows(server, &database), large.repair().unwrap().missing), ("2000", 0));
+    assert_eq!((&*rows(server, &database), large.repair().wait().unwrap().missing), ("2000", 0));
     let recall_here = recall(&large, &many, &any(), 20);
     assert!(recall_here >= 90, "{recall_here} of 100");
     assert_eq!(recall(&small, &few, &any(), 5), 100);
@@ -184,15 +185,15 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
         Timestamp::from(now()),
     );
     known.push((new.unwrap(), question.clone()));
-    store.put(&[known[1000].0.clone()], OnConflict::Keep).unwrap();
+    store.put(&[known[1000].0.clone()], OnConflict::Keep).wait().unwrap();
     embed(&store, &known);
     // Deleted, and updated: its vector is gone until it gets a new one.
-    assert!(store.delete(&before[1]).unwrap());
-    let mut change = |mut memory: Memory| {
+    assert!(store.delete(&before[1]).wait().unwrap());
+    let change = |mut memory: Memory| {
         memory.content = "Something else entirely.".to_owned();
         Ok(memory)
     };
-    store.update(&before[2], &mut change).unwrap();
+    store.update(&before[2], Box::new(change)).wait().unwrap();
     known.retain(|(memory, _)| memory.id != before[1] && memory.id != before[2]);
     let right = compared(&known, &question, &any(), 40);
     let check = |when: &str| {
@@ -203,7 +204,7 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
         assert!(there >= 38, "{there} of 40 {when}");
     };
     check("before the index knows of it");
-    assert!(store.is_index_behind().unwrap());
+    assert!(store.is_index_behind().wait().unwrap());
     advance(&store);
     check("when it does");
     assert_eq!(rows(server, &database), "999");
@@ -211,9 +212,9 @@ fn what_the_index_lacks_is_found_and_what_it_still_has_is_not() {
     let far: Vec<f32> = question.iter().map(|n| -n).collect();
     let version = store.query_column(
         "SELECT key::text FROM atlatl.memory m WHERE m.id = '00000000-0000-0000-0000-00000000004d'",
-    );
+    ).wait();
     let version: u64 = version.unwrap()[0].parse().unwrap();
-    store.put_vectors(MODEL, &[(version, far.clone())]).unwrap();
+    store.put_vectors(MODEL, &[(version, far.clone())]).wait().unwrap();
     for _ in 0..2 {
         assert_eq!(nearest(&store, &far, &any(), 50)[0], MemoryId::from_u128(77));
         assert!(!nearest(&store, &question, &any(), 50).contains(&MemoryId::from_u128(77)));
@@ -239,10 +240,10 @@ fn a_filter_has_all_its_answers_however_few_it_lets_through() {
     active.tags = vec!["an unused tag".to_owned()];
     assert_eq!(nearest(&store, &known[0].1, &active, 50), []);
     // More hits than an index returns, and vectors of another length.
-    let all = store.nearest(MODEL, &known[0].1, &any(), 5000, now()).unwrap();
+    let all = store.nearest(MODEL, &known[0].1, &any(), 5000, now()).wait().unwrap();
     assert_eq!(all.len(), 1500);
-    assert_eq!(store.nearest(MODEL, &[1.0, 0.0], &any(), 50, now()).unwrap(), []);
-    assert_eq!(store.nearest("another", &known[0].1, &any(), 50, now()).unwrap(), []);
+    assert_eq!(store.nearest(MODEL, &[1.0, 0.0], &any(), 50, now()).wait().unwrap(), []);
+    assert_eq!(store.nearest("another", &known[0].1, &any(), 50, now()).wait().unwrap(), []);
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn an_index_goes_when_few_vectors_are_left() {
     let mut known = filled(&store, FROM, 5);
     advance(&store);
     for (memory, _) in known.drain(FROM / 2 - 1..) {
-        store.delete(&memory.id).unwrap();
+        store.delete(&memory.id).wait().unwrap();
     }
     advance(&store);
     let left = "SELECT (SELECT count(*) FROM atlatl.near) + (SELECT count(*) FROM atlatl.waiting) \

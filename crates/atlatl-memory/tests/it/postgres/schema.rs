@@ -1,5 +1,6 @@
 //! Migrations, and databases with too old or too new a schema.
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{MemoryStore as _, OnConflict, Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
@@ -11,22 +12,22 @@ fn a_migration_runs_once_however_many_want_it() {
     let database = server.database();
     let owner = options(server, OWNER, &database);
     let applied: Vec<Vec<String>> = std::thread::scope(|scope| {
-        let all = [(); 4].map(|()| scope.spawn(|| Postgres::migrate(&owner).unwrap()));
+        let all = [(); 4].map(|()| scope.spawn(|| Postgres::migrate(&owner).wait().unwrap()));
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
     assert_eq!(
         applied.concat(),
         ["0001-memories", "0002-near", "0003-access", "0004-requeue-vectors", "0005-frequencies"]
     );
-    assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
-    Postgres::open(&options(server, APP, &database)).unwrap();
+    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
+    Postgres::open(&options(server, APP, &database)).wait().unwrap();
 }
 
 #[test]
 fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let server = PostgresServer::shared();
     let database = server.database();
-    let open = |database: &str| Postgres::open(&options(server, APP, database)).unwrap_err();
+    let open = |database: &str| Postgres::open(&options(server, APP, database)).wait().unwrap_err();
     let refused = open(&database);
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
     let said = refused.to_string();
@@ -37,15 +38,16 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     // A migration that only adds: older programs keep working.
     let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
     server.sql(&database, &format!("{later} (6, 'more', 1)"));
-    let about = Postgres::open(&options(server, APP, &database)).unwrap().about().unwrap();
+    let about =
+        Postgres::open(&options(server, APP, &database)).wait().unwrap().about().wait().unwrap();
     assert!(about.schema == 6 && about.supported < 6, "{about:?}");
-    assert_eq!(Postgres::migrate(&options(server, OWNER, &database)).unwrap(), [""; 0]);
+    assert_eq!(Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap(), [""; 0]);
 
     server.sql(&database, &format!("{later} (7, 'other', 7)"));
     let said = open(&database).to_string();
     assert!(said.contains("version 7, this program supports 5"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
-    let refused = Postgres::migrate(&options(server, OWNER, &database)).unwrap_err();
+    let refused = Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap_err();
     assert!(refused.to_string().contains("version 7"), "{refused}");
 }
 
@@ -56,14 +58,14 @@ fn a_role_without_access_is_reported() {
     server.sql(&database, "CREATE ROLE stranger LOGIN; GRANT stranger TO app");
     let mut options = options(server, APP, &database);
     options.role = "stranger".to_owned();
-    let said = Postgres::open(&options).unwrap_err().to_string();
+    let said = Postgres::open(&options).wait().unwrap_err().to_string();
     assert!(
         said.contains("\"stranger\" has no access to the schema: run `atlatl db migrate`"),
         "{said}"
     );
     options.role = "missing-role".to_owned();
     options.url = server.url(OWNER, &database);
-    let said = Postgres::migrate(&options).unwrap_err().to_string();
+    let said = Postgres::migrate(&options).wait().unwrap_err().to_string();
     assert!(said.contains("CREATE ROLE \"missing-role\""), "{said}");
 }
 
@@ -72,7 +74,7 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
     let server = PostgresServer::shared();
     let database = migrated(server);
     let owner = options(server, OWNER, &database);
-    let open = || Postgres::open(&options(server, APP, &database));
+    let open = || Postgres::open(&options(server, APP, &database)).wait();
     let every = "SELECT string_agg(format('ALTER TABLE atlatl.%I NO FORCE ROW LEVEL SECURITY, \
                  DISABLE ROW LEVEL SECURITY', relname), ';') FROM pg_class \
                  WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p')";
@@ -97,13 +99,13 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
     ] {
         open().unwrap();
         server.sql(&database, lost);
-        let refused = [open().unwrap_err(), Registry::open(&owner).unwrap_err()];
+        let refused = [open().unwrap_err(), Registry::open(&owner).wait().unwrap_err()];
         for refused in refused.map(|refused| refused.to_string()) {
             assert!(refused.contains(said), "{lost}: {refused}");
             assert!(refused.contains("run `atlatl db migrate`"), "{lost}: {refused}");
         }
-        assert_eq!(Postgres::migrate(&owner).unwrap(), ["policies"], "{lost}");
-        assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0], "{lost}");
+        assert_eq!(Postgres::migrate(&owner).wait().unwrap(), ["policies"], "{lost}");
+        assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0], "{lost}");
     }
     let policies = "SELECT policyname, roles, count(*) FROM pg_policies GROUP BY 1, 2 ORDER BY 1";
     assert_eq!(server.sql(&database, policies), "owner|{owner}|9\ntenant|{public}|7");
@@ -113,24 +115,27 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
 fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let server = PostgresServer::shared();
     let database = migrated(server);
-    let store =
-        Postgres::open(&options(server, APP, &database)).unwrap().tenant("a tenant").unwrap();
-    store.put(&testkit::corpus::memories(3, 5), OnConflict::Keep).unwrap();
-    let waiting = store.unembedded("m", 0, 9).unwrap();
+    let store = Postgres::open(&options(server, APP, &database))
+        .wait()
+        .unwrap()
+        .tenant("a tenant")
+        .unwrap();
+    store.put(&testkit::corpus::memories(3, 5), OnConflict::Keep).wait().unwrap();
+    let waiting = store.unembedded("m", 0, 9).wait().unwrap();
     let vectors = [(waiting[0].version, vec![1.0]), (waiting[1].version, Vec::new())];
-    store.put_vectors("m", &vectors).unwrap();
-    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
+    store.put_vectors("m", &vectors).wait().unwrap();
+    assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[2..]);
     // As version 0.1.0 left it.
     server.sql(
         &database,
         "DELETE FROM atlatl.migration WHERE number >= 4; DROP FUNCTION atlatl.frequencies",
     );
     let owner = options(server, OWNER, &database);
-    let applied = Postgres::migrate(&owner).unwrap();
+    let applied = Postgres::migrate(&owner).wait().unwrap();
     assert_eq!(applied, ["0004-requeue-vectors", "0005-frequencies"]);
-    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[1..]);
+    assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[1..]);
     // Only once: texts that are refused from now on stay so.
-    store.put_vectors("m", &vectors).unwrap();
-    assert_eq!(Postgres::migrate(&owner).unwrap(), [""; 0]);
-    assert_eq!(store.unembedded("m", 0, 9).unwrap(), waiting[2..]);
+    store.put_vectors("m", &vectors).wait().unwrap();
+    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
+    assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[2..]);
 }

@@ -1,5 +1,6 @@
 //! Tenant isolation: a tenant sees only its own rows, and a session without a tenant sees none.
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, MemoryStore, Need, OnConflict, Postgres, PostgresStore, StoreError, Terms,
 };
@@ -17,14 +18,15 @@ fn any() -> Filter {
 
 fn stored(postgres: &Postgres, name: &str, memories: &[Memory]) -> PostgresStore {
     let store = postgres.tenant(name).unwrap();
-    store.put(memories, OnConflict::Keep).unwrap();
-    let waiting = store.unembedded("m", 0, 9).unwrap();
+    store.put(memories, OnConflict::Keep).wait().unwrap();
+    let waiting = store.unembedded("m", 0, 9).wait().unwrap();
     let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![1.0, 0.0])).collect();
-    store.put_vectors("m", &vectors).unwrap();
+    store.put_vectors("m", &vectors).wait().unwrap();
     store
         .lease("task", "2026-01-01T00:00:00Z".parse().unwrap(), chrono::DateTime::UNIX_EPOCH)
+        .wait()
         .unwrap();
-    store.secret().unwrap();
+    store.secret().wait().unwrap();
     store
 }
 
@@ -41,32 +43,38 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     }
     let b = stored(&postgres, "b", &others);
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
-    assert_eq!((a.count(&any(), now).unwrap(), b.count(&any(), now).unwrap()), (20, 60));
+    assert_eq!(
+        (a.count(&any(), now).wait().unwrap(), b.count(&any(), now).wait().unwrap()),
+        (20, 60)
+    );
     let zebra = Terms::parse("zebra", Need::All);
-    assert_eq!(a.lexical(&zebra, &any(), 99, now).unwrap().total, 0);
-    assert_eq!(b.lexical(&zebra, &any(), 99, now).unwrap().total, 60);
-    assert_eq!(a.nearest("m", &[1.0, 0.0], &any(), 99, now).unwrap().len(), 9);
-    assert_eq!(a.get(&memories[0].id).unwrap().unwrap(), memories[0]);
-    assert_eq!(a.get(&memories[30].id).unwrap(), None);
-    assert!(!a.delete(&memories[30].id).unwrap());
-    assert_ne!(a.secret().unwrap(), b.secret().unwrap());
+    assert_eq!(a.lexical(&zebra, &any(), 99, now).wait().unwrap().total, 0);
+    assert_eq!(b.lexical(&zebra, &any(), 99, now).wait().unwrap().total, 60);
+    assert_eq!(a.nearest("m", &[1.0, 0.0], &any(), 99, now).wait().unwrap().len(), 9);
+    assert_eq!(a.get(&memories[0].id).wait().unwrap().unwrap(), memories[0]);
+    assert_eq!(a.get(&memories[30].id).wait().unwrap(), None);
+    assert!(!a.delete(&memories[30].id).wait().unwrap());
+    assert_ne!(a.secret().wait().unwrap(), b.secret().wait().unwrap());
     for (table, rows) in
         [("memory", 20), ("document", 20), ("vector", 9), ("lease", 1), ("secret", 1)]
     {
-        let seen = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
+        let seen = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).wait().unwrap();
         assert_eq!(seen, vec!["a"; rows], "{table}");
         let asked = format!("SELECT tenant FROM atlatl.{table} WHERE tenant = 'b' OR true");
-        assert_eq!(a.query_column(&asked).unwrap(), vec!["a"; rows], "{table}");
+        assert_eq!(a.query_column(&asked).wait().unwrap(), vec!["a"; rows], "{table}");
     }
     // The only function that runs as the owner restricts by tenant itself, whatever the words.
     let every: Vec<String> = ('0'..='9').chain('a'..='v').map(|c| format!("'{c}':*")).collect();
     let every = every.join(" | ").replace('\'', "''");
     let found = format!("SELECT 'a row' FROM atlatl.found('{every}', '{{}}', '{{}}', true)");
     assert_eq!(
-        (a.query_column(&found).unwrap().len(), b.query_column(&found).unwrap().len()),
+        (
+            a.query_column(&found).wait().unwrap().len(),
+            b.query_column(&found).wait().unwrap().len()
+        ),
         (20, 60)
     );
-    let refused = a.query_column("SELECT tenant FROM atlatl.memory_0").unwrap_err();
+    let refused = a.query_column("SELECT tenant FROM atlatl.memory_0").wait().unwrap_err();
     assert!(format!("{refused:?}").contains("permission denied"), "{refused:?}");
     // A superuser sees everything.
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.memory"), "80");
@@ -119,12 +127,12 @@ fn a_role_that_policies_do_not_bind_is_refused() {
     let database = migrated(server);
     let mut as_owner = options(server, OWNER, &database);
     as_owner.role = OWNER.to_owned();
-    let refused = Postgres::open(&as_owner).unwrap_err();
+    let refused = Postgres::open(&as_owner).wait().unwrap_err();
     assert!(refused.to_string().contains("not subject to row-level security"), "{refused}");
     server.sql(&database, "CREATE ROLE free LOGIN BYPASSRLS; GRANT free TO owner");
     as_owner.role = "free".to_owned();
-    Postgres::migrate(&as_owner).unwrap();
-    let refused = Postgres::open(&as_owner).unwrap_err();
+    Postgres::migrate(&as_owner).wait().unwrap();
+    let refused = Postgres::open(&as_owner).wait().unwrap_err();
     assert!(refused.to_string().contains("BYPASSRLS"), "{refused}");
 }
 
@@ -136,6 +144,6 @@ fn a_tenant_has_a_name() {
         assert!(matches!(refused, StoreError::NotAStore { .. }), "{name:?}");
     }
     let odd = postgres.tenant("'; DROP TABLE atlatl.memory; -- 租户").unwrap();
-    odd.put(&corpus::memories(2, 1), OnConflict::Keep).unwrap();
-    assert_eq!(odd.count(&any(), "2027-01-01T00:00:00Z".parse().unwrap()).unwrap(), 2);
+    odd.put(&corpus::memories(2, 1), OnConflict::Keep).wait().unwrap();
+    assert_eq!(odd.count(&any(), "2027-01-01T00:00:00Z".parse().unwrap()).wait().unwrap(), 2);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     CaptureService, EmbedError, Embedder, EmptyAnswer, Filter, Highlighter, MatchedBy,
     MemoryIdSeed, MemoryStore, Mode, OnConflict, PromptIntegration, RankPosition, RankedBy,
@@ -28,7 +29,7 @@ fn fields(json: &str) -> Map {
 
 fn capture(place: &Place, n: u8, json: &str) -> Memory {
     let at = MemoryIdSeed { now: now(), random: u128::from(n) };
-    CaptureService::new(place.store.clone()).capture(fields(json), at).unwrap()
+    CaptureService::new(place.store.clone()).capture(fields(json), at).wait().unwrap()
 }
 
 fn titles(hits: &[SearchHit]) -> Vec<&str> {
@@ -46,22 +47,22 @@ pub(crate) fn a_captured_memory_has_what_can_be_worked_out(place: &Place) {
     assert_eq!(memory.tags(), [] as [&str; 0]);
     assert_eq!(memory.wiki_links, Some(vec!["checklist".to_owned()]));
     assert!(memory.to_json().contains(r#""mood":1.50"#), "unknown fields are kept");
-    assert_eq!(place.store.get(&memory.id).unwrap(), Some(memory.clone()));
+    assert_eq!(place.store.get(&memory.id).wait().unwrap(), Some(memory.clone()));
 
     let capture = CaptureService::new(place.store.clone());
     let change = fields(r#"{"content":"Deploy\n[[steps]]","mood":null,"id":"x","created":"x"}"#);
     let later = now() + chrono::TimeDelta::hours(1);
-    let changed = capture.update(&memory.id, &change, later).unwrap().unwrap();
+    let changed = capture.update(&memory.id, &change, later).wait().unwrap().unwrap();
     assert_eq!(changed.title.as_deref(), Some("Deploy"), "it was worked out from the content");
     assert_eq!(changed.wiki_links, Some(vec!["steps".to_owned()]));
     assert_eq!(changed.modified.as_ref().unwrap().instant(), later);
     assert_eq!((&changed.id, &changed.created), (&memory.id, &memory.created));
     assert!(!changed.to_json().contains("mood"));
 
-    let refused = capture.update(&memory.id, &fields(r#"{"memory_type":"odd"}"#), later);
+    let refused = capture.update(&memory.id, &fields(r#"{"memory_type":"odd"}"#), later).wait();
     assert!(matches!(refused, Err(StoreError::Invalid(_))));
-    assert!(capture.delete(&memory.id).unwrap());
-    assert_eq!(capture.update(&memory.id, &Map::new(), later).unwrap(), None);
+    assert!(capture.delete(&memory.id).wait().unwrap());
+    assert_eq!(capture.update(&memory.id, &Map::new(), later).wait().unwrap(), None);
 }
 
 pub(crate) fn the_best_answer_has_1_and_time_takes_weight(place: &Place) {
@@ -83,7 +84,7 @@ pub(crate) fn the_best_answer_has_1_and_time_takes_weight(place: &Place) {
         );
     }
     let recall = RecallService::new(place.store.clone(), None);
-    let hits = recall.recall(&RecallRequest::new("redis cache", now())).unwrap();
+    let hits = recall.recall(&RecallRequest::new("redis cache", now())).wait().unwrap();
     assert_eq!(titles(&hits)[2], "stale");
     assert!((hits[0].score - 1.0).abs() < f64::EPSILON);
     assert!(hits[2].score < 0.01, "{}", hits[2].score);
@@ -92,16 +93,16 @@ pub(crate) fn the_best_answer_has_1_and_time_takes_weight(place: &Place) {
 
 pub(crate) fn all_of_ten_thousand_are_recalled_and_pages_cover_them_once(place: &Place) {
     let memories = corpus::memories(12_000, 7);
-    place.store.put(&memories, OnConflict::Keep).unwrap();
+    place.store.put(&memories, OnConflict::Keep).wait().unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new("the deploy service database cache", now());
-    let all = recall.results(&request).unwrap();
+    let all = recall.results(&request).wait().unwrap();
     assert!(all.total_matches > 1000, "{}", all.total_matches);
     assert_eq!(all.hits.len() as u64, all.total_matches.min(10_000));
     request.limit = Some(777);
     let mut met = Vec::new();
     loop {
-        let page = recall.results(&request).unwrap();
+        let page = recall.results(&request).wait().unwrap();
         assert_eq!(page.total_matches, all.total_matches);
         met.extend(page.hits.iter().map(|hit| hit.memory.id.clone()));
         let last = page.hits.last().unwrap();
@@ -127,9 +128,9 @@ pub(crate) fn the_first_page_is_the_beginning_of_all_pages(place: &Place) {
             Memory::from_json(&format!("{},{decay}}}", &json[..json.len() - 1])).unwrap()
         })
         .collect();
-    place.store.put(&memories, OnConflict::Keep).unwrap();
+    place.store.put(&memories, OnConflict::Keep).wait().unwrap();
     let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
-    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    while embed_missing(&*place.store, &embedder).wait().unwrap() > 0 {}
     for embedder in [None, Some(embedder)] {
         let recall = RecallService::new(place.store.clone(), embedder);
         for memory in memories.iter().step_by(100) {
@@ -139,9 +140,9 @@ pub(crate) fn the_first_page_is_the_beginning_of_all_pages(place: &Place) {
                 let id = |hit: &SearchHit| (hit.memory.id.clone(), hit.score.to_bits());
                 found.hits.iter().take(10).map(id).collect::<Vec<_>>()
             };
-            let all = recall.results(&request).unwrap();
+            let all = recall.results(&request).wait().unwrap();
             request.limit = Some(10);
-            assert_eq!(ids(&recall.results(&request).unwrap()), ids(&all), "{words:?}");
+            assert_eq!(ids(&recall.results(&request).wait().unwrap()), ids(&all), "{words:?}");
         }
     }
 }
@@ -160,7 +161,7 @@ pub(crate) fn a_misspelt_word_finds_what_is_meant(place: &Place) {
         capture(place, n, &format!(r#"{{"memory_type":"semantic","content":"{content}"}}"#));
     }
     let recall = RecallService::new(place.store.clone(), None);
-    let ask = |query: &str| recall.results(&RecallRequest::new(query, now())).unwrap();
+    let ask = |query: &str| recall.results(&RecallRequest::new(query, now())).wait().unwrap();
     for (query, corrected, expected) in [
         ("deploy", vec![], vec!["We deploy on Thursdays."]),
         ("Deplyo", vec![("Deplyo", vec!["deploy"])], vec!["We deploy on Thursdays."]),
@@ -185,16 +186,16 @@ pub(crate) fn a_misspelt_word_finds_what_is_meant(place: &Place) {
         assert_eq!(titles, expected, "{query}");
     }
     let search = SearchService::new(place.store.clone(), None);
-    let found = search.results(&SearchRequest::new("thursdays deplyo", now())).unwrap();
+    let found = search.results(&SearchRequest::new("thursdays deplyo", now())).wait().unwrap();
     assert_eq!(titles(&found.hits), ["We deploy on Thursdays."]);
     assert_eq!(corrections(&found), [("deplyo", vec!["deploy"])]);
-    let found = search.results(&SearchRequest::new("thursdays nigth", now())).unwrap();
+    let found = search.results(&SearchRequest::new("thursdays nigth", now())).wait().unwrap();
     assert!(found.hits.is_empty(), "all words must match");
     // A word that the model knows is right, although no memory contains it.
     assert_eq!(corrections(&ask("right")), [("right", vec!["night"])]);
     let model: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
     let recall = RecallService::new(place.store.clone(), Some(model));
-    let found = recall.results(&RecallRequest::new("right", now())).unwrap();
+    let found = recall.results(&RecallRequest::new("right", now())).wait().unwrap();
     assert_eq!(corrections(&found), []);
 }
 
@@ -204,9 +205,10 @@ pub(crate) fn an_empty_answer_says_why(place: &Place) {
     let recalled = |query: &str, tag: Option<&str>| {
         let mut request = RecallRequest::new(query, now());
         request.filter.tags = tag.map(str::to_owned).into_iter().collect();
-        recall.results(&request).unwrap().empty
+        recall.results(&request).wait().unwrap().empty
     };
-    let searched = |query: &str| search.results(&SearchRequest::new(query, now())).unwrap().empty;
+    let searched =
+        |query: &str| search.results(&SearchRequest::new(query, now())).wait().unwrap().empty;
     assert_eq!(recalled("redis", None), Some(EmptyAnswer::NothingStored));
     for (n, fields) in [
         (1, r#""content":"We deploy on Thursdays.","tags":["ops"]"#),
@@ -238,7 +240,7 @@ pub(crate) fn g63_hybrid_is_said_only_if_vectors_took_part(place: &Place) {
         let mut request = SearchRequest::new(query, now());
         request.mode = mode;
         request.filter.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
-        let found = search.results(&request).unwrap();
+        let found = search.results(&request).wait().unwrap();
         (found.ranked_by, found.warning, found.hits.len())
     };
     for mode in [Mode::Hybrid, Mode::Vector] {
@@ -248,7 +250,7 @@ pub(crate) fn g63_hybrid_is_said_only_if_vectors_took_part(place: &Place) {
         assert!(warning.contains("no memory has a vector yet: ranked only by words"), "{warning}");
         assert_eq!(ask("postgres", mode, &["none"]), (RankedBy::Lexical, None, 0), "{mode:?}");
     }
-    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    while embed_missing(&*place.store, &embedder).wait().unwrap() > 0 {}
     assert_eq!(ask("database", Mode::Hybrid, &[]), (RankedBy::Hybrid, None, 1));
     assert_eq!(ask("database", Mode::Vector, &[]), (RankedBy::Vector, None, 1));
     assert_eq!(ask("postgres", Mode::Lexical, &[]), (RankedBy::Lexical, None, 1));
@@ -279,13 +281,13 @@ fn put_walks(place: &Place) {
     let walk = |(n, created, temporal)| memory(n, created, "Ana saw the harbour.", temporal);
     let mut memories: Vec<Memory> = walks.into_iter().map(walk).collect();
     memories.extend((8..18).map(|n| memory(n, "2026-06-01", "Backups run at night.", "")));
-    place.store.put(&memories, OnConflict::Keep).unwrap();
+    place.store.put(&memories, OnConflict::Keep).wait().unwrap();
 }
 
 /// Returns recalls with and without vectors.
 fn recalls(place: &Place) -> [RecallService; 2] {
     let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
-    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    while embed_missing(&*place.store, &embedder).wait().unwrap() > 0 {}
     [None, Some(embedder)].map(|embedder| RecallService::new(place.store.clone(), embedder))
 }
 
@@ -302,7 +304,7 @@ pub(crate) fn a_month_in_the_question_prefers_memories_of_that_month(place: &Pla
             let mut request = RecallRequest::new(query, now());
             for limit in [None, Some(3)] {
                 request.limit = limit;
-                let hits = recall.recall(&request).unwrap();
+                let hits = recall.recall(&request).wait().unwrap();
                 let ids: Vec<u128> =
                     hits.iter().take(7).map(|hit| hit.memory.id.as_u128()).collect();
                 assert_eq!(ids, expected[..limit.unwrap_or(7)], "{query}");
@@ -316,7 +318,7 @@ pub(crate) fn a_month_that_no_memory_has_changes_nothing(place: &Place) {
     put_walks(place);
     for recall in recalls(place) {
         let ranking = |query: &str| -> Vec<(u128, u64)> {
-            let hits = recall.recall(&RecallRequest::new(query, now())).unwrap();
+            let hits = recall.recall(&RecallRequest::new(query, now())).wait().unwrap();
             hits.iter().map(|hit| (hit.memory.id.as_u128(), hit.score.to_bits())).collect()
         };
         // No memory contains the last word of either query.
@@ -334,7 +336,7 @@ pub(crate) fn a_hit_says_why_it_matches(place: &Place) {
         capture(place, n, &format!(r#"{{"memory_type":"semantic","content":"{content}"}}"#));
     }
     let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
-    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
+    while embed_missing(&*place.store, &embedder).wait().unwrap() > 0 {}
     let reasons = |found: &SearchResults| {
         let highlighter = Highlighter::new(&found.terms);
         let reason =
@@ -347,7 +349,7 @@ pub(crate) fn a_hit_says_why_it_matches(place: &Place) {
     let request = RecallRequest::new("postgres bakcup", now());
     let recall = RecallService::new(place.store.clone(), Some(embedder.clone()));
     assert_eq!(
-        reasons(&recall.results(&request).unwrap()),
+        reasons(&recall.results(&request).wait().unwrap()),
         [
             reason("The **backup** runs at night.", MatchedBy::Words),
             reason("The database is slow.", MatchedBy::Meaning),
@@ -356,17 +358,18 @@ pub(crate) fn a_hit_says_why_it_matches(place: &Place) {
     );
     let recall = RecallService::new(place.store.clone(), None);
     assert_eq!(
-        reasons(&recall.results(&request).unwrap()),
+        reasons(&recall.results(&request).wait().unwrap()),
         [
             reason("The **backup** runs at night.", MatchedBy::Words),
             reason("We use **Postgres**.", MatchedBy::Words),
         ]
     );
-    let newest = recall.recall(&RecallRequest::new("", now())).unwrap();
+    let newest = recall.recall(&RecallRequest::new("", now())).wait().unwrap();
     assert!(newest.len() == 3 && newest.iter().all(|hit| hit.matched_by.is_none()));
     let mut request = SearchRequest::new("postgres", now());
     request.mode = Mode::Vector;
-    let near = SearchService::new(place.store.clone(), Some(embedder)).search(&request).unwrap();
+    let near =
+        SearchService::new(place.store.clone(), Some(embedder)).search(&request).wait().unwrap();
     assert!(near.iter().all(|hit| hit.matched_by == Some(MatchedBy::Meaning)), "{near:?}");
     assert!(!near.is_empty());
 }
@@ -418,11 +421,11 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let embedder: Arc<dyn Embedder> = Arc::new(Topics { broken: false });
     let recall = RecallService::new(place.store.clone(), Some(embedder.clone()));
     let request = RecallRequest::new("when are backups of the database made", now());
-    let before = recall.results(&request).unwrap();
+    let before = recall.results(&request).wait().unwrap();
     assert_eq!(titles(&before.hits), ["Backups run at night."], "vectors lag, words do not");
     assert_eq!(before.ranked_by, RankedBy::Lexical);
-    while embed_missing(&*place.store, &*embedder).unwrap() > 0 {}
-    let after = recall.results(&request).unwrap();
+    while embed_missing(&*place.store, &embedder).wait().unwrap() > 0 {}
+    let after = recall.results(&request).wait().unwrap();
     assert_eq!(after.ranked_by, RankedBy::Hybrid);
     assert!(titles(&after.hits)[..2].contains(&"We use Postgres."), "{:?}", titles(&after.hits));
     assert_eq!(after.total_matches, after.hits.len() as u64);
@@ -430,28 +433,29 @@ pub(crate) fn words_and_vectors_are_merged_and_a_broken_model_is_said(place: &Pl
     let search = SearchService::new(place.store.clone(), Some(embedder));
     let mut asked = SearchRequest::new("holiday", now());
     asked.mode = Mode::Vector;
-    let near = search.results(&asked).unwrap();
+    let near = search.results(&asked).wait().unwrap();
     assert_eq!(near.ranked_by, RankedBy::Vector);
     assert_eq!(titles(&near.hits)[0], "The vacation is in June.");
     asked.mode = Mode::Lexical;
-    assert!(search.search(&asked).unwrap().is_empty());
+    assert!(search.search(&asked).wait().unwrap().is_empty());
 
     let broken: Arc<dyn Embedder> = Arc::new(Topics { broken: true });
-    let lexical = RecallService::new(place.store.clone(), Some(broken)).results(&request).unwrap();
+    let lexical =
+        RecallService::new(place.store.clone(), Some(broken)).results(&request).wait().unwrap();
     assert_eq!(lexical.ranked_by, RankedBy::Lexical);
     assert!(lexical.warning.unwrap().contains("no response"));
     let none = SearchService::new(place.store.clone(), None);
     asked.mode = Mode::Vector;
-    assert!(none.results(&asked).unwrap().warning.unwrap().contains("memory.embedder"));
+    assert!(none.results(&asked).wait().unwrap().warning.unwrap().contains("memory.embedder"));
 }
 
 pub(crate) fn nothing_asked_is_everything_the_newest_first(place: &Place) {
-    place.store.put(&corpus::memories(30, 3), OnConflict::Keep).unwrap();
+    place.store.put(&corpus::memories(30, 3), OnConflict::Keep).wait().unwrap();
     let recall = RecallService::new(place.store.clone(), None);
     let mut request = RecallRequest::new(" ", now());
     request.limit = Some(10);
-    let found = recall.results(&request).unwrap();
-    let active = place.store.count(&Filter::default(), now()).unwrap();
+    let found = recall.results(&request).wait().unwrap();
+    let active = place.store.count(&Filter::default(), now()).wait().unwrap();
     assert_eq!((found.hits.len(), found.total_matches), (10, active));
     assert_eq!(found.ranked_by, RankedBy::Time);
 }
@@ -474,12 +478,12 @@ pub(crate) fn a_prompt_has_whole_memories_and_keeps_to_its_budget(place: &Place)
         &format!(r#"{{"memory_type":"semantic","title":"Long","content":"{long}"}}"#),
     );
     let request = RecallRequest::new("blue key", now());
-    let all = prompt(place).context(&request, 4000).unwrap();
+    let all = prompt(place).context(&request, 4000).wait().unwrap();
     assert_eq!(all.included, 2);
     assert!(all.text.contains("## Short key\n_semantic · "), "{}", all.text);
     assert!(all.text.contains(long.trim_end()));
 
-    let some = prompt(place).context(&request, 120).unwrap();
+    let some = prompt(place).context(&request, 120).wait().unwrap();
     assert_eq!(some.results.hits.len(), 2, "the set before the budget");
     assert_eq!(some.included, 2);
     assert!(some.text.chars().count() <= 480);
@@ -487,7 +491,7 @@ pub(crate) fn a_prompt_has_whole_memories_and_keeps_to_its_budget(place: &Place)
     assert!(some.text.trim_end().ends_with("green box. […]"), "{}", some.text);
 
     for budget in 0..200 {
-        let text = prompt(place).inject_context(&request, budget).unwrap();
+        let text = prompt(place).inject_context(&request, budget).wait().unwrap();
         assert!(text.chars().count().div_ceil(4) as u64 <= budget, "{budget}");
     }
 }

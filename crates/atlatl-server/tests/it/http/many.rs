@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use atlatl_memory::StoreError;
+use atlatl_memory::contract::BlockOn;
 use atlatl_server::SignedLinks;
 use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
 use atlatl_server::auth::{ApiKeyLookup, Authenticator, Fetch, Issuer};
@@ -48,8 +50,9 @@ struct Known {
     away: AtomicBool,
 }
 
+#[async_trait]
 impl ApiKeyLookup for Known {
-    fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
+    async fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.away.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("away".into()));
@@ -60,20 +63,21 @@ impl ApiKeyLookup for Known {
 
 struct Both(BTreeMap<&'static str, Tenant>);
 
+#[async_trait]
 impl Tenants for Both {
     fn cached(&self, name: &str) -> Option<Tenant> {
         // One of them is never cached.
         self.0.get(name).filter(|_| name == "ann").cloned()
     }
 
-    fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
+    async fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
         if name == "away" {
             return Err(StoreError::Unavailable("away".into()));
         }
         Ok(self.0.get(name).cloned())
     }
 
-    fn ready(&self) -> Result<(), StoreError> {
+    async fn ready(&self) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -440,11 +444,12 @@ fn a_link_works_without_a_token_and_only_as_it_was_signed() {
     let team = Team::new();
     let ann = team.key("ann", "memory:read");
     let links = team.tenants["ann"].links.clone().unwrap();
+    links.load_key().wait().unwrap();
     let (mut many, place) = (memories(), &team.places["ann"]);
     for memory in &mut many {
         memory.content = memory.content.repeat(4000);
     }
-    place.store.put(&many, atlatl_memory::OnConflict::Replace).unwrap();
+    place.store.put(&many, atlatl_memory::OnConflict::Replace).wait().unwrap();
     let (served, places, ..) = team.serve();
     let stored = tool(&served, &ann, "list_memories", &json!({"detail": "full"})).json();
     assert_eq!(stored["result"]["structuredContent"]["offloaded"], true);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use atlatl_memory::contract::BlockOn;
 use atlatl_server::auth::Authenticator;
 use atlatl_server::event::EventBus;
 use atlatl_server::http::{self, BearerTokens, HttpOptions, StopHandle, Tenants};
@@ -95,8 +96,9 @@ impl Served {
         options.spools = Some(Spools::new(vec![place.spool()]));
         let server = place.server();
         let (stop, stopped) = http::stop_channel();
-        let thread =
-            std::thread::spawn(move || http::run(server, listener, options, stopped).unwrap());
+        let thread = std::thread::spawn(move || {
+            http::run(server, listener, options, stopped).wait().unwrap();
+        });
         Self { address, token, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -112,6 +114,7 @@ impl Served {
         let (stop, stopped) = http::stop_channel();
         let thread = std::thread::spawn(move || {
             http::run_multi_tenant(tenants, authenticator, events, listener, options, stopped)
+                .wait()
                 .unwrap();
         });
         Self { address, token: None, stop: Some(stop), thread: Some(thread) }

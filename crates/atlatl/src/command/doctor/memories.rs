@@ -13,6 +13,7 @@ use crate::error::{Error, with_causes};
 use crate::memory_config;
 use crate::memory_config::{MIGRATE, StoreLocation, wants_migration};
 use crate::output::{Waiting, counted};
+use crate::runtime;
 use crate::settings::Settings;
 
 /// Checks the store and the embedder.
@@ -152,7 +153,14 @@ fn missing_vectors(health: &Health) -> Option<Finding> {
 
 /// Checks that a PostgreSQL database answers, has the schema and, for vectors, pgvector.
 fn check_database(group: &mut Group, database: &Postgres, vectors: bool) {
-    match database.about() {
+    let about = match runtime::block_on(database.about()) {
+        Ok(about) => about,
+        Err(error) => {
+            group.record("memory-store", [location_finding(&error)], "");
+            return;
+        }
+    };
+    match about {
         Ok(about) => {
             group.record("memory-store", [], "the database is reachable");
             if vectors {

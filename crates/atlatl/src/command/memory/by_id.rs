@@ -30,14 +30,14 @@ enum ShowFormat {
 }
 
 /// Runs `atlatl memory show`.
-pub(super) fn show(
+pub(super) async fn show(
     args: &ShowArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let store = memory_config::open_required(settings)?;
-    let id = resolve_id(&args.id, &*store)?;
-    let memory = store.get(&id)?.ok_or_else(|| unknown_id(&args.id))?;
+    let store = memory_config::open_required(settings).await?;
+    let id = resolve_id(&args.id, &*store).await?;
+    let memory = store.get(&id).await?.ok_or_else(|| unknown_id(&args.id))?;
     let form = args.form.or((output.mode() == Mode::Json).then_some(ShowFormat::Json));
     match form {
         Some(ShowFormat::Json) => output.lexemes(&memory.to_json())?,
@@ -71,19 +71,21 @@ struct ForgetReport {
 }
 
 /// Runs `atlatl memory forget`.
-pub(super) fn forget(
+pub(super) async fn forget(
     args: &ForgetArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let store = memory_config::open_required(settings)?;
+    let store = memory_config::open_required(settings).await?;
     // Resolves all ids before the first deletion, so that a mistyped id deletes nothing.
-    let mut ids: Vec<MemoryId> =
-        args.ids.iter().map(|text| resolve_id(text, &*store)).collect::<Result<_, _>>()?;
+    let mut ids: Vec<MemoryId> = Vec::with_capacity(args.ids.len());
+    for text in &args.ids {
+        ids.push(resolve_id(text, &*store).await?);
+    }
     ids.sort();
     ids.dedup();
     if !args.yes {
-        let question = match store.get_all(&ids)?.as_slice() {
+        let question = match store.get_all(&ids).await?.as_slice() {
             [] => None,
             [one] => Some(format!("Delete \"{}\" permanently?", one.called())),
             more => Some(format!("Delete {} memories permanently?", more.len())),
@@ -100,7 +102,7 @@ pub(super) fn forget(
     let capture = CaptureService::new(store);
     let mut result = ForgetReport::default();
     for id in ids {
-        let existed = capture.delete(&id)?;
+        let existed = capture.delete(&id).await?;
         let list = if existed { &mut result.forgotten } else { &mut result.missing };
         list.push(id.to_string());
     }
@@ -125,7 +127,7 @@ const MAX_CANDIDATES: usize = 5;
 const ID_HINT: &str = "atlatl memory list";
 
 /// Resolves an id, or an unambiguous prefix of one.
-pub(super) fn resolve_id(text: &str, store: &dyn MemoryStore) -> Result<MemoryId, Error> {
+pub(super) async fn resolve_id(text: &str, store: &dyn MemoryStore) -> Result<MemoryId, Error> {
     let text = text.trim();
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -134,7 +136,7 @@ pub(super) fn resolve_id(text: &str, store: &dyn MemoryStore) -> Result<MemoryId
         let expected = format!("expected an id, or at least its first {MIN_ID_DIGITS} digits");
         Error::usage(format!("{text}: {expected}")).with_hint(ID_HINT)
     })?;
-    let mut ids = store.ids(&first, &last, MAX_CANDIDATES + 1)?;
+    let mut ids = store.ids(&first, &last, MAX_CANDIDATES + 1).await?;
     match &ids[..] {
         [] => Err(unknown_id(text)),
         [_] => Ok(ids.remove(0)),

@@ -57,14 +57,14 @@ pub(crate) struct AddArgs {
 }
 
 /// Runs `atlatl memory add`.
-pub(super) fn add(
+pub(super) async fn add(
     args: &AddArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
     let fields = if args.json { read_stdin_object()? } else { args.to_fields()? };
-    let store = memory_config::open(settings)?;
-    let memory = CaptureService::new(store).capture(fields, memory_config::moment())?;
+    let store = memory_config::open(settings).await?;
+    let memory = CaptureService::new(store).capture(fields, memory_config::moment()).await?;
     match output.mode() {
         Mode::Json => output.lexemes(&memory.to_json())?,
         Mode::Human => {
@@ -133,14 +133,14 @@ pub(crate) struct EditArgs {
 }
 
 /// Runs `atlatl memory edit`.
-pub(super) fn edit(
+pub(super) async fn edit(
     args: &EditArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let store = memory_config::open_required(settings)?;
-    let id = by_id::resolve_id(&args.id, &*store)?;
-    let before = store.get(&id)?.ok_or_else(|| by_id::unknown_id(&args.id))?;
+    let store = memory_config::open_required(settings).await?;
+    let id = by_id::resolve_id(&args.id, &*store).await?;
+    let before = store.get(&id).await?.ok_or_else(|| by_id::unknown_id(&args.id))?;
     let mut fields = args.to_fields()?;
     let mut draft = None;
     if fields.is_empty() {
@@ -157,7 +157,7 @@ pub(super) fn edit(
         output.note("nothing was changed");
         before
     } else {
-        let changed = CaptureService::new(store).update(&id, &fields, now);
+        let changed = CaptureService::new(store).update(&id, &fields, now).await;
         match (changed, draft) {
             (Ok(Some(after)), _) => after,
             (Ok(None), None) => return Err(by_id::unknown_id(&args.id)),

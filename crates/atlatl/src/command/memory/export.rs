@@ -59,13 +59,13 @@ enum ExportFormat {
 }
 
 /// Runs `atlatl memory export`.
-pub(super) fn run(
+pub(super) async fn run(
     args: &ExportArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
     let export = MemoryExport {
-        store: memory_config::open_existing(settings)?,
+        store: memory_config::open_existing(settings).await?,
         filter: args.selection.filter(None),
         now: memory_config::moment().now,
     };
@@ -74,12 +74,14 @@ pub(super) fn run(
             return Err(Error::usage("Markdown needs a folder, with one file per memory")
                 .with_hint("use --to FOLDER"));
         }
-        (ExportFormat::Markdown, Some(path)) => write_folder(path, args.force, &export)?,
-        (form, Some(path)) => write_file(form, path, args.force, &export)?,
+        (ExportFormat::Markdown, Some(path)) => write_folder(path, args.force, &export).await?,
+        (form, Some(path)) => write_file(form, path, args.force, &export).await?,
         (form, None) => {
             let mut writer = output.writer();
-            let written =
-                export.write(form, &mut writer).and_then(|n| Ok(writer.flush().map(|()| n)?));
+            let written = export
+                .write(form, &mut writer)
+                .await
+                .and_then(|n| Ok(writer.flush().map(|()| n)?));
             drop(writer);
             written?
         }
@@ -98,12 +100,16 @@ struct MemoryExport {
 
 impl MemoryExport {
     /// Calls `visit` for each memory and returns their number.
-    fn for_each(&self, mut visit: impl FnMut(&Memory) -> Result<(), Error>) -> Result<u64, Error> {
+    async fn for_each(
+        &self,
+        mut visit: impl FnMut(&Memory) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
         let Some(store) = &self.store else { return Ok(0) };
         let (mut count, mut position) = (0, None);
         loop {
-            let page =
-                store.list(&self.filter, Order::Oldest, position.as_ref(), PAGE_SIZE, self.now)?;
+            let page = store
+                .list(&self.filter, Order::Oldest, position.as_ref(), PAGE_SIZE, self.now)
+                .await?;
             page.memories.iter().try_for_each(&mut visit)?;
             count += page.memories.len() as u64;
             position = page.memories.last().map(|memory| Order::Oldest.position(memory));
@@ -113,27 +119,31 @@ impl MemoryExport {
         }
     }
 
-    fn write(&self, form: ExportFormat, to: &mut impl Write) -> Result<u64, Error> {
+    async fn write(&self, form: ExportFormat, to: &mut impl Write) -> Result<u64, Error> {
         if form == ExportFormat::Jsonl {
-            return self.for_each(|memory| {
-                Ok(writeln!(to, "{}", lro_core::escape_invisible_json(&memory.to_json()))?)
-            });
+            return self
+                .for_each(|memory| {
+                    Ok(writeln!(to, "{}", lro_core::escape_invisible_json(&memory.to_json()))?)
+                })
+                .await;
         }
         write!(to, "{{\"@graph\":[")?;
         let mut between = "\n";
-        let count = self.for_each(|memory| {
-            let document = memory.to_json_ld_value().to_string();
-            write!(to, "{between}{}", lro_core::escape_invisible_json(&document))?;
-            between = ",\n";
-            Ok(())
-        })?;
+        let count = self
+            .for_each(|memory| {
+                let document = memory.to_json_ld_value().to_string();
+                write!(to, "{between}{}", lro_core::escape_invisible_json(&document))?;
+                between = ",\n";
+                Ok(())
+            })
+            .await?;
         writeln!(to, "\n]}}")?;
         Ok(count)
     }
 }
 
 /// Writes a private file atomically.
-fn write_file(
+async fn write_file(
     form: ExportFormat,
     path: &Path,
     force: bool,
@@ -150,7 +160,7 @@ fn write_file(
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(unwritable)?;
     let mut writer = io::BufWriter::new(file.as_file_mut());
-    let count = export.write(form, &mut writer)?;
+    let count = export.write(form, &mut writer).await?;
     writer.flush().map_err(unwritable)?;
     drop(writer);
     file.as_file().sync_all().map_err(unwritable)?;
@@ -163,14 +173,14 @@ fn write_file(
 }
 
 /// Writes a Markdown file for each memory and returns their number.
-fn write_folder(folder: &Path, force: bool, export: &MemoryExport) -> Result<u64, Error> {
+async fn write_folder(folder: &Path, force: bool, export: &MemoryExport) -> Result<u64, Error> {
     let unwritable = |error: io::Error| Error::failure(format!("{}: {error}", folder.display()));
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
     if !force && fs::read_dir(folder).map_err(unwritable)?.next().is_some() {
         return Err(Error::failure(format!("{} is not empty", folder.display()))
             .with_hint("use --force to write into it and overwrite files of the same memories"));
     }
-    export.for_each(|memory| write_note(folder, memory, force))
+    export.for_each(|memory| write_note(folder, memory, force)).await
 }
 
 fn write_note(folder: &Path, memory: &Memory, force: bool) -> Result<(), Error> {

@@ -16,6 +16,8 @@ use std::{fs, io};
 use atlatl_memory::{CaptureService, MemoryStore, OnConflict, PutOutcome};
 use mif::{Memory, MifError};
 use serde::Serialize;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::spawn_blocking;
 
 use self::notes::FolderEntry;
 use super::vectors;
@@ -63,27 +65,38 @@ enum InputKind {
 }
 
 /// Runs `atlatl memory import`.
-pub(super) fn run(
+pub(super) async fn run(
     args: &ImportArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
     // Checks all paths before reading the first, so that a mistyped name fails at once.
-    let paths: Vec<(&Path, InputKind)> = args
+    let paths: Vec<(PathBuf, InputKind)> = args
         .paths
         .iter()
-        .map(|path| Ok((&**path, input_kind(path)?)))
+        .map(|path| Ok((path.clone(), input_kind(path)?)))
         .collect::<Result<_, Error>>()?;
-    let store = memory_config::open(settings)?;
+    let store = memory_config::open(settings).await?;
     let clash = if args.replace { OnConflict::Replace } else { OnConflict::Keep };
-    let progress = Progress::new("importing", || paths.iter().map(|path| input_bytes(*path)).sum());
+    let total = || paths.iter().map(|(path, kind)| input_bytes((path, *kind))).sum();
+    let progress = Progress::new("importing", total);
     let mut importer =
         Importer::new(Arc::clone(&store), clash, args.strict, progress, &mut *output);
-    let done = paths.iter().try_for_each(|(path, kind)| read_input(path, *kind, &mut importer));
+    let (sender, items) = channel(MAX_QUEUED_ITEMS);
+    // A thread reads while the batches are stored.
+    let reading = spawn_blocking(move || {
+        let mut reader = ItemSender(sender);
+        paths.iter().try_for_each(|(path, kind)| read_input(path, *kind, &mut reader))
+    });
+    let done = match importer.receive(items).await {
+        Ok(()) => reading.await.unwrap_or_else(|error| Err(Error::failure(error.to_string()))),
+        // The reader may wait for more input.
+        Err(error) => Err(error),
+    };
     // The memories are stored and counted before anything of the embedder is read.
-    let status = importer.finish(done)?;
+    let status = importer.finish(done).await?;
     if !args.no_embed {
-        vectors::embed_imported(&*store, settings, output);
+        vectors::embed_imported(&*store, settings, output).await;
     }
     Ok(status)
 }
@@ -123,28 +136,28 @@ fn input_bytes((path, kind): (&Path, InputKind)) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
 }
 
-fn read_input(path: &Path, kind: InputKind, importer: &mut Importer<'_>) -> Result<(), Error> {
+fn read_input(path: &Path, kind: InputKind, reader: &mut ItemSender) -> Result<(), Error> {
     let name = path.display().to_string();
     match kind {
         InputKind::Lines if path == Path::new(STANDARD_INPUT) => {
-            json::read_lines(io::stdin().lock(), "standard input", importer)
+            json::read_lines(io::stdin().lock(), "standard input", reader)
         }
         InputKind::Lines | InputKind::Values => match File::open(path).map(BufReader::new) {
-            Ok(reader) if kind == InputKind::Lines => json::read_lines(reader, &name, importer),
-            Ok(reader) => json::read_values(reader, &name, importer),
-            Err(error) => importer.reject(&name, &error.to_string()),
+            Ok(file) if kind == InputKind::Lines => json::read_lines(file, &name, reader),
+            Ok(file) => json::read_values(file, &name, reader),
+            Err(error) => reader.reject(&name, &error.to_string()),
         },
         // The relative path of a file on the command line is its name.
         InputKind::Markdown => {
             let relative = Path::new(path.file_name().unwrap_or_default());
-            notes::import_note(notes::SymlinkPolicy::Follow, path, relative, importer)
+            notes::import_note(notes::SymlinkPolicy::Follow, path, relative, reader)
         }
         InputKind::Folder => notes::visit_folder(path, &mut |entry| match entry {
             FolderEntry::Note { path, relative } => {
-                notes::import_note(notes::SymlinkPolicy::Refuse, path, relative, importer)
+                notes::import_note(notes::SymlinkPolicy::Refuse, path, relative, reader)
             }
             FolderEntry::Unreadable { path, error } => {
-                importer.reject(&path.display().to_string(), &error.to_string())
+                reader.reject(&path.display().to_string(), &error.to_string())
             }
         }),
     }
@@ -156,14 +169,14 @@ fn import_parsed(
     bytes: u64,
     name: &str,
     line: u64,
-    importer: &mut Importer<'_>,
+    reader: &mut ItemSender,
 ) -> Result<(), Error> {
     match read {
-        Ok(memory) => importer.memory(memory, bytes),
+        Ok(memory) => reader.memory(memory, bytes),
         Err(error) => {
-            importer.skip(bytes);
+            reader.skip(bytes);
             let inside = error.position().map_or(0, |at| at.line.saturating_sub(1)) as u64;
-            importer.reject(&format!("{name}:{}", line + inside), &describe(&error))
+            reader.reject(&format!("{name}:{}", line + inside), &describe(&error))
         }
     }
 }
@@ -185,6 +198,42 @@ const MAX_BATCH_LEN: usize = 500;
 const MAX_BATCH_BYTES: u64 = 16 << 20;
 /// The number of failures that are reported individually.
 const MAX_REPORTED_FAILURES: u64 = 20;
+
+/// The maximum number of items between the reader and the store. A memory may be large.
+const MAX_QUEUED_ITEMS: usize = 8;
+
+/// What the reader of an input found.
+enum ImportItem {
+    /// A memory and its size in the input.
+    Memory(Box<Memory>, u64),
+    /// Bytes without a memory.
+    Skipped(u64),
+    /// An invalid memory.
+    Invalid { location: String, message: String },
+}
+
+/// Sends what is read to the [`Importer`]. It fails when the import has ended.
+struct ItemSender(Sender<ImportItem>);
+
+impl ItemSender {
+    fn memory(&mut self, memory: Memory, bytes: u64) -> Result<(), Error> {
+        self.send(ImportItem::Memory(Box::new(memory), bytes))
+    }
+
+    fn skip(&mut self, bytes: u64) {
+        // The next item reports the end.
+        let _ = self.send(ImportItem::Skipped(bytes));
+    }
+
+    fn reject(&mut self, location: &str, message: &str) -> Result<(), Error> {
+        let (location, message) = (location.to_owned(), message.to_owned());
+        self.send(ImportItem::Invalid { location, message })
+    }
+
+    fn send(&self, item: ImportItem) -> Result<(), Error> {
+        self.0.blocking_send(item).map_err(|_| Error::failure("the import has ended"))
+    }
+}
 
 /// Stores memories in batches and counts the outcomes.
 pub(in crate::command) struct Importer<'a> {
@@ -230,29 +279,41 @@ impl<'a> Importer<'a> {
         }
     }
 
+    /// Imports everything that a reader sends.
+    async fn receive(&mut self, mut items: Receiver<ImportItem>) -> Result<(), Error> {
+        while let Some(item) = items.recv().await {
+            match item {
+                ImportItem::Memory(memory, bytes) => self.memory(*memory, bytes).await?,
+                ImportItem::Skipped(bytes) => self.skip(bytes),
+                ImportItem::Invalid { location, message } => self.reject(&location, &message)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Adds a memory to the batch; `bytes` is its size in the input.
-    pub(in crate::command) fn memory(&mut self, memory: Memory, bytes: u64) -> Result<(), Error> {
+    pub(in crate::command) async fn memory(
+        &mut self,
+        memory: Memory,
+        bytes: u64,
+    ) -> Result<(), Error> {
         self.batch.push(memory);
         self.batch_bytes += bytes;
         self.skip(bytes);
         if self.batch.len() >= MAX_BATCH_LEN || self.batch_bytes >= MAX_BATCH_BYTES {
-            self.flush()?;
+            self.flush().await?;
         }
         Ok(())
     }
 
     /// Advances the progress by `bytes`.
-    pub(in crate::command) fn skip(&mut self, bytes: u64) {
+    fn skip(&mut self, bytes: u64) {
         self.bytes += bytes;
         self.progress.at(self.bytes, self.counts.imported() + self.batch.len() as u64);
     }
 
     /// Reports an invalid memory. Returns the error with `--strict`, otherwise the import goes on.
-    pub(in crate::command) fn reject(
-        &mut self,
-        location: &str,
-        message: &str,
-    ) -> Result<(), Error> {
+    fn reject(&mut self, location: &str, message: &str) -> Result<(), Error> {
         self.counts.failed += 1;
         let error = Error::failure(format!("{location}: {message}"));
         if self.strict {
@@ -266,8 +327,8 @@ impl<'a> Importer<'a> {
     }
 
     /// Stores the batch durably.
-    fn flush(&mut self) -> Result<(), Error> {
-        for put in self.capture.import(&self.batch, self.clash)? {
+    async fn flush(&mut self) -> Result<(), Error> {
+        for put in self.capture.import(&self.batch, self.clash).await? {
             match put {
                 PutOutcome::Stored => self.counts.stored += 1,
                 PutOutcome::Replaced => self.counts.replaced += 1,
@@ -281,11 +342,14 @@ impl<'a> Importer<'a> {
     }
 
     /// Stores the last batch and prints the counts, also if reading failed.
-    pub(in crate::command) fn finish(mut self, done: Result<(), Error>) -> Result<Status, Error> {
+    pub(in crate::command) async fn finish(
+        mut self,
+        done: Result<(), Error>,
+    ) -> Result<Status, Error> {
         // The last batch is stored after an invalid memory, but not after an error of the store.
         let done = match done {
             Err(error) if self.counts.failed == 0 => Err(error),
-            done => self.flush().and(done),
+            done => self.flush().await.and(done),
         };
         self.progress.clear();
         let Self { counts, output, .. } = self;

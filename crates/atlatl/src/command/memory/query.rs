@@ -48,13 +48,13 @@ pub(crate) struct SearchArgs {
 }
 
 /// Runs `atlatl memory search`.
-pub(super) fn search(
+pub(super) async fn search(
     args: &SearchArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
     let now = memory_config::moment().now;
-    let results = args.results(settings, page_limit(args.limit, output), now)?;
+    let results = args.results(settings, page_limit(args.limit, output), now).await?;
     let hits = results.as_ref().map_or(&[][..], |results| &results.hits[..]);
     let memories: Vec<&Memory> = hits.iter().map(|hit| &hit.memory).collect();
     let ranked_by = results.as_ref().map_or(RankedBy::Lexical, |results| results.ranked_by);
@@ -141,26 +141,26 @@ fn corrected(corrections: &[Correction]) -> BTreeMap<&str, &[String]> {
 
 impl SearchArgs {
     /// Runs the search; `None` if there is no store.
-    fn results(
+    async fn results(
         &self,
         settings: &Settings,
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Option<SearchResults>, Error> {
-        let Some(store) = memory_config::open_existing(settings)? else { return Ok(None) };
+        let Some(store) = memory_config::open_existing(settings).await? else { return Ok(None) };
         let embedder = memory_config::embedder(settings)?;
         if let Some(embedder) = embedder.as_ref().filter(|_| !self.query.trim().is_empty()) {
-            vectors::embed_some(&*store, &**embedder, settings);
+            vectors::embed_some(&*store, embedder, settings).await;
         }
         let filter = self.selection.filter(Some(MemoryStatus::Active));
         let results = if self.all_words {
             let mut request = SearchRequest::new(&*self.query, now);
             (request.filter, request.limit) = (filter, Some(limit));
-            SearchService::new(store, embedder).results(&request)?
+            SearchService::new(store, embedder).results(&request).await?
         } else {
             let mut request = RecallRequest::new(&*self.query, now);
             (request.filter, request.limit) = (filter, Some(limit));
-            RecallService::new(store, embedder).results(&request)?
+            RecallService::new(store, embedder).results(&request).await?
         };
         Ok(Some(results))
     }
@@ -185,20 +185,21 @@ pub(crate) struct ListArgs {
 }
 
 /// Runs `atlatl memory list`.
-pub(super) fn list(
+pub(super) async fn list(
     args: &ListArgs,
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
     let now = memory_config::moment().now;
     let filter = args.selection.filter(Some(MemoryStatus::Active));
-    let (memories, total) = match memory_config::open_existing(settings)? {
+    let (memories, total) = match memory_config::open_existing(settings).await? {
         None => (Vec::new(), 0),
         Some(store) => {
             let listed = store
-                .list(&filter, args.order, None, page_limit(args.limit, output), now)?
+                .list(&filter, args.order, None, page_limit(args.limit, output), now)
+                .await?
                 .memories;
-            (listed, store.count(&filter, now)?)
+            (listed, store.count(&filter, now).await?)
         }
     };
     let memories: Vec<&Memory> = memories.iter().collect();

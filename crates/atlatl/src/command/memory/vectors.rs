@@ -1,5 +1,6 @@
 //! Computes missing vectors in the foreground: after an import, and before a search.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use atlatl_memory::embed::EmbedderChoice;
@@ -20,9 +21,13 @@ const MAX_SEARCH_DELAY: Duration = Duration::from_secs(1);
 /// Computes the vectors of all memories that have none, with a progress bar.
 ///
 /// The memories are stored, so a failure is a note and not an error: a server continues.
-pub(super) fn embed_imported(store: &dyn MemoryStore, settings: &Settings, output: &mut Output) {
+pub(super) async fn embed_imported(
+    store: &dyn MemoryStore,
+    settings: &Settings,
+    output: &mut Output,
+) {
     let mut embedded = 0;
-    let outcome = embed_all(store, settings, output, &mut embedded);
+    let outcome = embed_all(store, settings, output, &mut embedded).await;
     if embedded > 0 {
         output.note(format_args!("computed {}", pluralize(embedded, "vector", "vectors")));
     }
@@ -34,7 +39,7 @@ pub(super) fn embed_imported(store: &dyn MemoryStore, settings: &Settings, outpu
 }
 
 /// Computes vectors until none is missing, and counts them in `embedded`.
-fn embed_all(
+async fn embed_all(
     store: &dyn MemoryStore,
     settings: &Settings,
     output: &mut Output,
@@ -48,11 +53,13 @@ fn embed_all(
     let Some(embedder) = opened else { return Ok(()) };
     let total = store
         .count_unembedded(embedder.model())
+        .await
         .map_err(|error| format!("memory.store: {}", with_causes(&error)))?;
     let mut progress = Progress::new("embedding", || total);
     let mut noted_at = Instant::now();
     while *embedded < total {
-        let step = embed_missing(store, &*embedder)
+        let step = embed_missing(store, &embedder)
+            .await
             .map_err(|error| format!("memory.embedder: {}", with_causes(&*error)))?;
         if step == 0 {
             break;
@@ -60,7 +67,7 @@ fn embed_all(
         *embedded += step as u64;
         if progress.is_visible() {
             progress.at(*embedded, *embedded);
-        } else if noted_at.elapsed() >= NOTE_INTERVAL {
+        } else if *embedded < total && noted_at.elapsed() >= NOTE_INTERVAL {
             noted_at = Instant::now();
             let (done, total) = (grouped(*embedded), grouped(total));
             output.note(format_args!("computed {done} of {total} vectors"));
@@ -72,7 +79,11 @@ fn embed_all(
 /// Computes the vectors of a few memories that have none, so that someone who never runs a server
 /// finds memories by meaning too. Only with a local model and a store on this machine, where it takes
 /// about a second; the search itself reports a model that does not work.
-pub(super) fn embed_some(store: &dyn MemoryStore, embedder: &dyn Embedder, settings: &Settings) {
+pub(super) async fn embed_some(
+    store: &dyn MemoryStore,
+    embedder: &Arc<dyn Embedder>,
+    settings: &Settings,
+) {
     let is_local_model = memory_config::embedder_choice(settings)
         .is_ok_and(|choice| matches!(choice, EmbedderChoice::Local { .. }));
     if !is_local_model || settings.config.memory.store.starts_with("postgres://") {
@@ -81,7 +92,7 @@ pub(super) fn embed_some(store: &dyn MemoryStore, embedder: &dyn Embedder, setti
     let began = Instant::now();
     let mut embedded = 0;
     while embedded < MAX_EMBEDDED_BY_SEARCH && began.elapsed() < MAX_SEARCH_DELAY {
-        match embed_missing(store, embedder) {
+        match embed_missing(store, embedder).await {
             Ok(step) if step > 0 => embedded += step,
             _ => return,
         }

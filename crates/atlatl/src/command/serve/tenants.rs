@@ -5,14 +5,15 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use atlatl_memory::{Embedder, EmbeddingBackfill, Postgres, StoreError, TenantRecord};
 use atlatl_server::auth::{
     ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
 };
 use atlatl_server::event::EventBus;
 use atlatl_server::http::{Metrics, Tenant, Tenants, run_multi_tenant};
-use atlatl_server::{MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots};
-use lro::{IdSeed, MaintenanceTask};
+use atlatl_server::{MaintenanceTasks, MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots};
+use lro::IdSeed;
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
 
@@ -34,13 +35,13 @@ const UNKNOWN_TENANT_TTL: Duration = Duration::from_secs(5);
 const MAX_CACHED_TENANTS: usize = 500;
 /// The maximum number of concurrent requests of one tenant: a quarter of the total.
 const MAX_CONCURRENT_PER_TENANT: usize = 64;
-/// The number of embedding threads, for all tenants together.
-const EMBEDDING_THREADS: usize = 4;
+/// The number of embedding tasks, for all tenants together.
+const EMBEDDING_WORKERS: usize = 4;
 /// How often the vector indexes of cached tenants are updated.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Serves all tenants of a database to authenticated clients.
-pub(super) fn serve_tenants(
+pub(super) async fn serve_tenants(
     settings: &Settings,
     principals: &Principals,
     endpoint: Door,
@@ -49,7 +50,7 @@ pub(super) fn serve_tenants(
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
             .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
     };
-    memory_config::check_database(&database)?;
+    memory_config::check_database(&database).await?;
     let config = &settings.config;
     let base = serve::base_url(settings, &endpoint)?;
     let metrics = Arc::new(Metrics::default());
@@ -71,16 +72,13 @@ pub(super) fn serve_tenants(
     }
     let bucket = open_bucket(settings)?;
     let registry = Arc::new(TenantRegistry::new(settings, database, bucket, base, events.clone())?);
-    let maintenance =
-        registry.start_maintenance().map_err(|error| Error::failure(error.to_string()))?;
+    let _maintenance = registry.start_maintenance();
     let options = serve::http_options(settings, metrics);
-    let served =
-        serve::serve_until_signal(endpoint, options, |Door { listener, .. }, options, stopped| {
-            run_multi_tenant(registry, Arc::new(authenticator), events, listener, options, stopped)
-        });
-    // Not joined: maintenance can be interrupted at any step, and ends with the process.
-    std::mem::forget(maintenance);
-    served
+    serve::serve_until_signal(endpoint, options, async |Door { listener, .. }, options, stopped| {
+        let authenticator = Arc::new(authenticator);
+        run_multi_tenant(registry, authenticator, events, listener, options, stopped).await
+    })
+    .await
 }
 
 /// The tenants of a database, with a cache of those that were active recently.
@@ -128,7 +126,7 @@ impl TenantRegistry {
         Ok(Self {
             backfill: embedder
                 .as_ref()
-                .and_then(|one| memory_config::start_backfill(one, EMBEDDING_THREADS)),
+                .and_then(|one| memory_config::start_backfill(one, EMBEDDING_WORKERS)),
             embedder,
             task_slots: TaskSlots::default(),
             settings: settings.clone(),
@@ -143,37 +141,16 @@ impl TenantRegistry {
     }
 
     /// Starts the maintenance tasks for all tenants.
-    fn start_maintenance(self: &Arc<Self>) -> std::io::Result<Vec<MaintenanceTask>> {
+    fn start_maintenance(self: &Arc<Self>) -> MaintenanceTasks {
         let (tidied, indexed) = (Arc::clone(self), Arc::clone(self));
-        let interval = OffloadStack::interval(&self.settings);
-        Ok(vec![
-            MaintenanceTask::every(interval, move || tidied.tidy())?,
-            MaintenanceTask::every(INDEX_INTERVAL, move || indexed.index())?,
-        ])
-    }
-
-    /// Runs maintenance for every tenant. If the database is unavailable, the next run does it.
-    fn tidy(&self) {
-        for name in self.database.tenants().unwrap_or_default() {
-            // A cached tenant has drafts and readers that its sweep must respect.
-            let cached = lock(&self.tenants).get(&name).map(|entry| entry.tenant.clone());
-            if let Some(tenant) = cached.or_else(|| self.build_tenant(&name, None).ok()) {
-                tenant.server.tidy();
-            }
-        }
-    }
-
-    /// Updates the vector indexes of cached tenants. A tenant that writes vectors is always cached.
-    fn index(&self) {
-        let cached: Vec<MemoryServer> =
-            lock(&self.tenants).values().map(|entry| entry.tenant.server.clone()).collect();
-        for server in cached {
-            server.index_vectors();
-        }
+        let mut tasks = MaintenanceTasks::default();
+        tasks.every(OffloadStack::interval(&self.settings), move || tidy(Arc::clone(&tidied)));
+        tasks.every(INDEX_INTERVAL, move || index(Arc::clone(&indexed)));
+        tasks
     }
 
     /// Builds the server of a tenant.
-    fn build_tenant(
+    async fn build_tenant(
         &self,
         name: &str,
         embedder: Option<Arc<dyn Embedder>>,
@@ -185,7 +162,7 @@ impl TenantRegistry {
         server_config.backfill.clone_from(&self.backfill);
         server_config.task_slots = self.task_slots.clone();
         let Some(bucket) = &self.bucket else {
-            return Ok(with_concurrency_limit(MemoryServer::new(server_config)));
+            return Ok(with_concurrency_limit(MemoryServer::new(server_config).await));
         };
         let quota = Quota::from(&self.settings.config.spool);
         let spool = ObjectSpool::new(bucket, name, quota)
@@ -194,9 +171,9 @@ impl TenantRegistry {
         let offload =
             OffloadStack::for_tenant(Arc::new(spool), links.clone(), Arc::new(self.events.clone()));
         serve::add_offloading(&mut server_config, &self.settings, &offload);
-        server_config.links = true;
+        server_config.links = Some(links.clone());
         server_config.cleanup = Some(OffloadStack::interval(&self.settings));
-        let mut tenant = with_concurrency_limit(MemoryServer::new(server_config));
+        let mut tenant = with_concurrency_limit(MemoryServer::new(server_config).await);
         tenant.spools = Some(offload.spools());
         tenant.links = Some(links);
         Ok(tenant)
@@ -232,6 +209,30 @@ impl TenantRegistry {
     }
 }
 
+/// Runs maintenance for every tenant. If the database is unavailable, the next run does it.
+async fn tidy(registry: Arc<TenantRegistry>) {
+    for name in registry.database.tenants().await.unwrap_or_default() {
+        // A cached tenant has drafts and readers that its sweep must respect.
+        let cached = lock(&registry.tenants).get(&name).map(|entry| entry.tenant.clone());
+        let tenant = match cached {
+            Some(tenant) => Some(tenant),
+            None => registry.build_tenant(&name, None).await.ok(),
+        };
+        if let Some(tenant) = tenant {
+            tenant.server.tidy().await;
+        }
+    }
+}
+
+/// Updates the vector indexes of cached tenants. A tenant that writes vectors is always cached.
+async fn index(registry: Arc<TenantRegistry>) {
+    let cached: Vec<MemoryServer> =
+        lock(&registry.tenants).values().map(|entry| entry.tenant.server.clone()).collect();
+    for server in cached {
+        server.index_vectors().await;
+    }
+}
+
 /// A tenant with a limit on concurrent requests.
 fn with_concurrency_limit(server: MemoryServer) -> Tenant {
     let mut tenant = Tenant::new(server);
@@ -243,6 +244,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[async_trait]
 impl Tenants for TenantRegistry {
     fn cached(&self, name: &str) -> Option<Tenant> {
         let now = Instant::now();
@@ -252,12 +254,12 @@ impl Tenants for TenantRegistry {
         Some(entry.tenant.clone())
     }
 
-    fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
+    async fn tenant(&self, name: &str) -> Result<Option<Tenant>, StoreError> {
         let now = Instant::now();
         if lock(&self.unknown_tenants).get(name).is_some_and(|until| now < *until) {
             return Ok(None);
         }
-        let Some(row) = self.database.find_tenant(name)? else {
+        let Some(row) = self.database.find_tenant(name).await? else {
             self.cache_unknown(name, now);
             return Ok(None);
         };
@@ -268,7 +270,7 @@ impl Tenants for TenantRegistry {
             .map(|entry| entry.tenant.clone());
         let mut tenant = match cached {
             Some(tenant) => tenant,
-            None => self.build_tenant(name, self.embedder.clone())?,
+            None => self.build_tenant(name, self.embedder.clone()).await?,
         };
         let mut evicted = Vec::new();
         let mut all = lock(&self.tenants);
@@ -293,8 +295,8 @@ impl Tenants for TenantRegistry {
         Ok(Some(tenant))
     }
 
-    fn ready(&self) -> Result<(), StoreError> {
-        self.database.find_tenant("").map(drop)
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.database.find_tenant("").await.map(drop)
     }
 }
 
@@ -310,9 +312,10 @@ impl lro::EventSink for ReportingLedgerSink {
 /// The API keys in the database.
 struct StoredKeys(Postgres);
 
+#[async_trait]
 impl ApiKeyLookup for StoredKeys {
-    fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
-        let stored = self.0.key(id)?;
+    async fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
+        let stored = self.0.key(id).await?;
         Ok(stored.and_then(|stored| {
             let scopes = Scopes::from_words(stored.scopes.iter().map(String::as_str));
             let digest = stored.digest.try_into().ok()?;

@@ -2,6 +2,7 @@
 //! or create it.
 
 use super::*;
+use atlatl_memory::contract::BlockOn;
 
 #[test]
 fn an_index_is_its_tenants_alone_also_by_plain_sql() {
@@ -14,7 +15,7 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
     advance(&a);
     advance(&b);
     for (memory, _) in &known[..100] {
-        a.delete(&memory.id).unwrap();
+        a.delete(&memory.id).wait().unwrap();
     }
     let left: HashSet<_> = known[100..].iter().map(|(memory, _)| memory.id.as_u128()).collect();
     for question in &known[..10] {
@@ -27,11 +28,11 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
         |name: &str| name.strip_prefix("near_").unwrap().chars().all(|c| c.is_ascii_hexdigit());
     assert!(hex(of_a) && hex(of_b) && of_a != of_b, "{tables}");
     let seen = |store: &PostgresStore, table: &str| {
-        store.query_column(&format!("SELECT tenant FROM atlatl.\"{table}\"")).unwrap().len()
+        store.query_column(&format!("SELECT tenant FROM atlatl.\"{table}\"")).wait().unwrap().len()
     };
     assert_eq!((seen(&a, of_a), seen(&a, of_b), seen(&b, of_a)), (FROM, 0, 0));
     for table in ["near", "waiting"] {
-        let whose = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).unwrap();
+        let whose = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).wait().unwrap();
         assert!(whose.iter().all(|tenant| tenant == "a"), "{table}");
     }
 
@@ -73,13 +74,13 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
 fn without_pgvector_there_is_no_index_and_with_it_there_is_one_later() {
     let server = PostgresServer::shared();
     let database = server.database_without_pgvector();
-    Postgres::migrate(&options(server, testkit::postgres::OWNER, &database)).unwrap();
+    Postgres::migrate(&options(server, testkit::postgres::OWNER, &database)).wait().unwrap();
     server.sql(&database, "DROP EXTENSION IF EXISTS vector");
     let postgres = opened_again(server, &database);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, FROM, 7);
-    assert!(!store.is_index_behind().unwrap());
-    assert_eq!(store.advance_index().unwrap(), 0);
+    assert!(!store.is_index_behind().wait().unwrap());
+    assert_eq!(store.advance_index().wait().unwrap(), 0);
     assert_eq!(recall(&store, &known, &any(), 3), 100);
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.near"), "0");
     server.sql(&database, "CREATE EXTENSION vector");
@@ -96,13 +97,13 @@ fn a_role_that_gets_access_later_may_use_existing_indexes() {
     advance(&postgres.tenant("a").unwrap());
     server.sql(&database, "CREATE ROLE \"a Later one\" LOGIN; GRANT \"a Later one\" TO app");
     let owner = options(server, testkit::postgres::OWNER, &database);
-    Postgres::migrate(&owner.for_role("a Later one")).unwrap();
+    Postgres::migrate(&owner.for_role("a Later one")).wait().unwrap();
     let mut later = options(server, APP, &database).for_role("a Later one");
     later.index_from = FROM;
-    let store = Postgres::open(&later).unwrap().tenant("a").unwrap();
+    let store = Postgres::open(&later).wait().unwrap().tenant("a").unwrap();
     let recall = recall(&store, &known, &any(), 5);
     assert!(recall >= 90, "{recall} of 100");
-    store.delete(&known[0].0.id).unwrap();
+    store.delete(&known[0].0.id).wait().unwrap();
     advance(&store);
     assert_eq!(rows(server, &database), (FROM - 1).to_string());
 }

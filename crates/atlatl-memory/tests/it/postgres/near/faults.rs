@@ -1,5 +1,6 @@
 //! Faults: an index that is invalid, partly filled, or created during writes.
 
+use atlatl_memory::contract::BlockOn;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
@@ -23,7 +24,7 @@ fn a_broken_index_hides_nothing_and_is_rebuilt() {
     ] {
         server.sql(&database, &fault);
         assert_eq!(recall(&store, &known, &any(), 3), 100, "{fault}");
-        assert!(store.is_index_behind().unwrap(), "{fault}");
+        assert!(store.is_index_behind().wait().unwrap(), "{fault}");
         advance(&store);
         assert_eq!(rows(server, &database), "800", "{fault}");
         assert!(recall(&store, &known, &any(), 5) >= 90, "{fault}");
@@ -34,10 +35,10 @@ fn a_broken_index_hides_nothing_and_is_rebuilt() {
     // The index was emptied without the trigger: the daily repair detects it.
     server.sql(&database, &format!("DELETE FROM atlatl.\"{table}\" WHERE key % 2 = 0"));
     server.sql(&database, "ALTER TABLE atlatl.vector DISABLE TRIGGER note");
-    store.delete(&known[0].0.id).unwrap();
+    store.delete(&known[0].0.id).wait().unwrap();
     server.sql(&database, "ALTER TABLE atlatl.vector ENABLE TRIGGER note");
-    assert!(!store.is_index_behind().unwrap());
-    let missing = store.repair().unwrap().missing;
+    assert!(!store.is_index_behind().wait().unwrap());
+    let missing = store.repair().wait().unwrap().missing;
     assert!((350..450).contains(&missing), "{missing}");
     advance(&store);
     assert_eq!(rows(server, &database), "799");
@@ -54,7 +55,7 @@ fn a_kill_while_the_index_is_filled_leaves_nothing_broken() {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 // A failed step is repeated, as the maintenance task does.
-                let _ = store.advance_index();
+                let _ = store.advance_index().wait();
             }
         });
         for pause in [10, 60, 110, 160] {
@@ -97,7 +98,7 @@ fn a_vector_that_is_written_while_the_index_is_made_is_not_forgotten() {
         std::thread::sleep(Duration::from_millis(400));
         let mut steps = 0;
         while !done.load(Ordering::Relaxed) {
-            steps += store.advance_index().unwrap();
+            steps += store.advance_index().wait().unwrap();
             let complete = server.sql(&database, "SELECT bool_or(complete) FROM atlatl.near");
             assert!(complete != "t" || done.load(Ordering::Relaxed), "someone knows nothing of it");
             std::thread::sleep(Duration::from_millis(10));
@@ -123,11 +124,11 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
                 scope.spawn(move || {
                     for (n, (memory, vector)) in known.iter().enumerate().skip(writer).step_by(9) {
                         if n % 2 == 0 {
-                            assert!(store.delete(&memory.id).unwrap());
+                            assert!(store.delete(&memory.id).wait().unwrap());
                         } else {
                             let mut memory = memory.clone();
                             memory.content.push_str(" Again.");
-                            store.put(&[memory], OnConflict::Replace).unwrap();
+                            store.put(&[memory], OnConflict::Replace).wait().unwrap();
                         }
                         nearest(&store, vector, &any(), 50);
                     }
@@ -139,7 +140,7 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     // Two at a time, which a lease otherwise prevents.
-                    let _ = store.advance_index();
+                    let _ = store.advance_index().wait();
                 }
             });
         }
@@ -151,5 +152,5 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
     advance(&store);
     let vectors = server.sql(&database, "SELECT count(*) FROM atlatl.vector");
     assert_eq!(rows(server, &database), vectors);
-    assert_eq!(store.repair().unwrap().missing, 0);
+    assert_eq!(store.repair().wait().unwrap().missing, 0);
 }

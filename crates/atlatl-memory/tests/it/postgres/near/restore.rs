@@ -1,6 +1,7 @@
 //! Indexes in a backup: a server that a dump is restored into starts its transaction ids again.
 
 use super::*;
+use atlatl_memory::contract::BlockOn;
 
 #[test]
 fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
@@ -15,7 +16,7 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
     old.sql(&database, many);
     let begun = "SELECT count(*) FROM atlatl.near WHERE since IS NOT NULL AND NOT complete";
     while old.sql(&database, begun) != "1" {
-        assert_eq!(half.advance_index().unwrap(), 1);
+        assert_eq!(half.advance_index().wait().unwrap(), 1);
     }
     let dump = old.home().join("near.dump");
     let file = dump.to_str().unwrap();
@@ -30,7 +31,7 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
     let postgres = opened_again(&new, &restored);
     for (name, known) in ["half", "whole"].into_iter().zip(&known) {
         let store = postgres.tenant(name).unwrap();
-        assert_eq!(store.is_index_behind().unwrap(), name == "half");
+        assert_eq!(store.is_index_behind().wait().unwrap(), name == "half");
         assert!(recall(&store, known, &any(), 3) >= 90, "nothing is hidden meanwhile");
         advance(&store);
         let found = recall(&store, known, &any(), 10);

@@ -9,14 +9,14 @@ use std::io::{self, BufRead};
 
 use mif::Memory;
 
-use super::{Importer, MAX_MEMORY_BYTES, import_parsed};
+use super::{ItemSender, MAX_MEMORY_BYTES, import_parsed};
 use crate::error::Error;
 
 /// Imports JSON lines. Empty lines are skipped.
 pub(super) fn read_lines(
     mut reader: impl BufRead,
     name: &str,
-    importer: &mut Importer<'_>,
+    importer: &mut ItemSender,
 ) -> Result<(), Error> {
     let mut line = Vec::new();
     for number in 1.. {
@@ -70,7 +70,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<u64> {
 pub(super) fn read_values(
     mut reader: impl BufRead,
     name: &str,
-    importer: &mut Importer<'_>,
+    importer: &mut ItemSender,
 ) -> Result<(), Error> {
     let mut splitter = Splitter::default();
     loop {
@@ -108,7 +108,7 @@ pub(super) fn read_values(
 fn import_value(
     splitter: &mut Splitter,
     name: &str,
-    importer: &mut Importer<'_>,
+    importer: &mut ItemSender,
 ) -> Result<(), Error> {
     let (line, length) = (splitter.value_line(), splitter.length());
     let value = splitter.take_value();

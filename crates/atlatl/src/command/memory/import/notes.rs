@@ -12,7 +12,7 @@ use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::{Importer, MAX_MEMORY_BYTES, import_parsed};
+use super::{ItemSender, MAX_MEMORY_BYTES, import_parsed};
 use crate::error::Error;
 
 /// The domain separator of the hash that derives note ids.
@@ -32,7 +32,7 @@ pub(super) fn import_note(
     symlinks: SymlinkPolicy,
     path: &Path,
     relative: &Path,
-    importer: &mut Importer<'_>,
+    importer: &mut ItemSender,
 ) -> Result<(), Error> {
     let name = path.display().to_string();
     let (bytes, created) = match read_note(symlinks, path) {
