@@ -44,8 +44,8 @@ const PRAGMAS: &str = "
     PRAGMA trusted_schema = OFF;
 ";
 
-/// The connections of a store. Cheap to clone.
-#[derive(Debug, Clone)]
+/// The connections of a store.
+#[derive(Debug)]
 pub(super) struct Pool {
     path: PathBuf,
     /// The writing connection, for one caller at a time in the order of their calls.

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use atlatl_memory::StoreError;
+use atlatl_memory::{StoreError, with_work_guard};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt;
 use lro_wire::{INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError};
@@ -109,9 +109,9 @@ impl MemoryServer {
         let slot = self.0.tasks.admit(&task, self.0.now())?;
         let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
         let call = tokio::spawn(async move {
-            // Released when the call ends or is aborted.
-            let _slot = slot;
             let call = server.0.call(tool, &arguments, client, &running.id, &span);
+            // An aborted call keeps its slot until its work has ended.
+            let call = with_work_guard(Arc::new(slot), call);
             // A task that panicked ends too, and its waiters get an answer.
             let result = AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
                 span.fail("panic");
