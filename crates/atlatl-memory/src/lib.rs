@@ -52,8 +52,9 @@ pub use embed::{
 pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    DatabaseInfo, KeySummary, NewKey, PlainText, Postgres, PostgresOptions, PostgresStore,
-    Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
+    ConnectionSharing, DatabaseInfo, DatabaseTimeSink, KeySummary, MIN_SHARED_CONNECTIONS, NewKey,
+    PlainText, Postgres, PostgresOptions, PostgresStore, Registry, StoredKey, TenantLimits,
+    TenantRecord, TenantSummary,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{RecordedStatement, RecordedValue, record_statements};

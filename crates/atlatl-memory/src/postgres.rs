@@ -7,6 +7,7 @@
 mod connection;
 mod crud;
 mod database;
+mod fair_queue;
 mod lexemes;
 mod maintenance;
 mod migrations;
@@ -29,7 +30,10 @@ use mif::{Memory, MemoryId};
 use self::crud::Tenant;
 pub use self::database::DatabaseInfo;
 use self::database::{Database, Pgvector};
-pub use self::options::{PlainText, PostgresOptions};
+use self::fair_queue::QueueName;
+pub use self::options::{
+    ConnectionSharing, DatabaseTimeSink, MIN_SHARED_CONNECTIONS, PlainText, PostgresOptions,
+};
 use self::pool::{Pool, read_transaction, write_transaction};
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
@@ -63,13 +67,18 @@ impl Postgres {
     /// bypasses the policies.
     pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let database = Self::new(options)?;
-        database.ready().await?;
+        database.verify().await?;
         Ok(database)
     }
 
-    /// Checks whether the database can be used now.
+    /// Checks the schema and the role, unless that was done already.
+    pub async fn verify(&self) -> Result<(), StoreError> {
+        self.0.verified(QueueName::Readiness).await.map(drop)
+    }
+
+    /// Checks whether the database answers now. The check does not wait for other transactions.
     pub async fn ready(&self) -> Result<(), StoreError> {
-        self.0.verified().await.map(drop)
+        self.0.ready().await
     }
 
     /// Returns information about the server and the schema.
@@ -113,7 +122,11 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     async fn pool(&self) -> Result<&Pool, StoreError> {
-        self.database.verified().await.map(|(pool, _)| pool)
+        self.verified().await.map(|(pool, _)| pool)
+    }
+
+    async fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+        self.database.verified(&self.tenant.name).await
     }
 
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
@@ -290,7 +303,7 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError> {
         let Some(query_vector) = QueryVector::new(model, vector) else { return Ok(Vec::new()) };
-        let (pool, pgvector) = self.database.verified().await?;
+        let (pool, pgvector) = self.verified().await?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
         let name = &self.tenant.name;
         if let Some(Pgvector { schema, indexes: true }) = pgvector {
@@ -324,7 +337,7 @@ impl MemoryStore for PostgresStore {
         let Some(query_vector) = QueryVector::new(model, vector).filter(|_| !ids.is_empty()) else {
             return Ok(vec![None; ids.len()]);
         };
-        let (pool, pgvector) = self.database.verified().await?;
+        let (pool, pgvector) = self.verified().await?;
         let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
         read_transaction!(pool, &self.tenant.name, Access::Keys, |db| {
             search::cosines(db, &self.tenant, schema, &query_vector, ids).await
@@ -332,7 +345,7 @@ impl MemoryStore for PostgresStore {
     }
 
     async fn is_index_behind(&self) -> Result<bool, StoreError> {
-        let (pool, pgvector) = self.database.verified().await?;
+        let (pool, pgvector) = self.verified().await?;
         if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
             return Ok(false);
         }
@@ -344,7 +357,7 @@ impl MemoryStore for PostgresStore {
     }
 
     async fn advance_index(&self) -> Result<u64, StoreError> {
-        match self.database.verified().await? {
+        match self.verified().await? {
             (pool, Some(Pgvector { schema, indexes: true })) => {
                 vector_index::advance(pool, &self.tenant, schema, self.database.index_from).await
             }
@@ -407,6 +420,10 @@ impl MemoryStore for PostgresStore {
             db, task, now, until
         )
         .await)
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.database.ready().await
     }
 
     async fn secret(&self) -> Result<[u8; 32], StoreError> {

@@ -180,6 +180,12 @@ pub trait MemoryStore: Send + Sync {
     /// Returns random bytes that belong to the store. Every process that shares the store gets the
     /// same.
     async fn secret(&self) -> Result<[u8; 32], StoreError>;
+
+    /// Checks whether the store answers now. A store that many callers share does not let the check
+    /// wait for their calls.
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.secret().await.map(drop)
+    }
 }
 
 /// A function that computes the new version of a memory from the current one.

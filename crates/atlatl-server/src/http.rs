@@ -10,6 +10,7 @@ mod mcp;
 mod metrics;
 mod offload;
 mod problem;
+mod readiness;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -164,7 +165,7 @@ async fn serve(
         events,
         stopping,
         permits: HttpState::permits(),
-        readiness: Arc::new(Semaphore::new(1)),
+        readiness: Arc::default(),
         discard: Arc::new(Semaphore::new(1)),
         started_at: Instant::now(),
     };
@@ -191,7 +192,7 @@ fn routes() -> Vec<Route<HttpState>> {
         Route::new("/.well-known/oauth-protected-resource", Public, get(api::metadata)),
         Route::new("/.well-known/oauth-protected-resource/mcp", Public, get(api::metadata)),
         Route::new("/healthz", Public, get(api::alive)),
-        Route::new("/readyz", Public, get(api::ready)),
+        Route::new("/readyz", Public, get(readiness::ready)),
     ]
 }
 

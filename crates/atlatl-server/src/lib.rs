@@ -22,6 +22,7 @@ mod tools;
 pub mod trace;
 
 pub use client::{ClientInfo, Transport};
+pub use limits::DatabaseTimeLimit;
 pub use maintenance::MaintenanceTasks;
 pub use server::{MemoryServer, MemoryServerConfig};
 pub use signing::{SignedLinks, SignedUrl};

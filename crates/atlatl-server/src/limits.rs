@@ -1,4 +1,5 @@
-//! Capacity limits: permits owned by the work that uses them, and the memory quota.
+//! Capacity limits: permits owned by the work that uses them, the memory quota, and the database time
+//! of a tenant.
 //!
 //! A client may disconnect while its request runs. The request is dropped then, and with it what it
 //! awaits. Work on a blocking thread cannot be dropped after it has started, and a database needs a
@@ -8,6 +9,7 @@
 //! Memories are counted periodically and not with every write, since counting takes longer than
 //! writing. A tenant may exceed its quota by what all servers write within [`COUNT_TTL`].
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,9 +18,12 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::tools::response::ToolError;
+use crate::auth::{RateLimit, TokenBucket};
 
 /// The maximum number of concurrent reads of stored results by all responses.
 const MAX_STREAM_READS: usize = 64;
+/// One millisecond per second, in microseconds per minute.
+const MICROS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60_000).expect("not zero");
 /// How long a count is used.
 const COUNT_TTL: Duration = Duration::from_secs(10);
 
@@ -152,9 +157,57 @@ impl MemoryQuota {
     }
 }
 
+/// A limit on the database time of one tenant.
+///
+/// The time of a request is known after it was used. A tenant that used more than its budget of a
+/// minute owes the rest, at most the budget of another minute, and is rejected until that has passed.
+#[derive(Debug)]
+pub struct DatabaseTimeLimit {
+    started_at: Instant,
+    /// In microseconds.
+    bucket: Mutex<TokenBucket>,
+}
+
+impl DatabaseTimeLimit {
+    /// Allows this many milliseconds per second on average, and the budget of a minute at once.
+    pub fn new(ms_per_second: NonZeroU32) -> Self {
+        let per_minute = ms_per_second.saturating_mul(MICROS_PER_MINUTE);
+        let bucket = TokenBucket::new(RateLimit::per_minute(per_minute, per_minute));
+        Self { started_at: Instant::now(), bucket: Mutex::new(bucket) }
+    }
+
+    /// Adds time that the tenant used.
+    pub fn spend(&self, used: Duration) {
+        let micros = u64::try_from(used.as_micros()).unwrap_or(u64::MAX);
+        self.bucket().spend(self.started_at.elapsed(), micros);
+    }
+
+    /// Returns how long the tenant has to wait, as an error.
+    pub(crate) fn check(&self) -> Result<(), Duration> {
+        self.bucket().check(self.started_at.elapsed())
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, TokenBucket> {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn g42_a_tenant_that_used_its_database_time_waits_in_proportion() {
+        let limit = DatabaseTimeLimit::new(NonZeroU32::new(100).unwrap());
+        limit.spend(Duration::from_secs(5));
+        assert_eq!(limit.check(), Ok(()), "the budget of a minute is six seconds");
+        limit.spend(Duration::from_secs(2));
+        let wait = limit.check().unwrap_err();
+        assert!(wait > Duration::from_secs(9) && wait <= Duration::from_secs(10), "{wait:?}");
+        limit.spend(Duration::from_hours(1));
+        let wait = limit.check().unwrap_err();
+        assert!(wait > Duration::from_secs(59) && wait <= Duration::from_secs(60), "{wait:?}");
+    }
 
     fn uncounted() -> impl Future<Output = Result<u64, StoreError>> {
         async { unreachable!("there is no limit") }

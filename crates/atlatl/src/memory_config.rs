@@ -52,7 +52,7 @@ async fn open_at(
     Ok(match location {
         StoreLocation::File(path) => Arc::new(SqliteStore::open(&path)?),
         StoreLocation::Database(database) => {
-            database.ready().await.map_err(database_error)?;
+            database.verify().await.map_err(database_error)?;
             tenant(&database, settings)?
         }
     })
@@ -71,7 +71,7 @@ pub(crate) async fn open_for_server(settings: &Settings) -> Result<Arc<dyn Memor
 /// Checks a database for a server. If it is not reachable yet, prints a note; any other problem is an
 /// error.
 pub(crate) async fn check_database(database: &Postgres) -> Result<(), Error> {
-    match database.ready().await {
+    match database.verify().await {
         Ok(()) => Ok(()),
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
             let why = with_causes(&error);
@@ -232,13 +232,10 @@ pub(crate) fn moment() -> MemoryIdSeed {
 
 /// The location that `memory.store` names, or the default.
 pub(crate) fn store_location(settings: &Settings) -> Result<StoreLocation, Error> {
-    let config = &settings.config.memory;
-    if config.store.starts_with("postgres://") {
-        let mut options = postgres_options(&config.store, plain_text(config.allow_plain))
-            .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
-        options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
+    if let Some(options) = database_options(settings)? {
         return Ok(StoreLocation::Database(Postgres::new(&options)?));
     }
+    let config = &settings.config.memory;
     if config.store.is_empty() {
         let home = settings.surroundings().data_dir.as_ref();
         return home.map(|dir| StoreLocation::File(dir.join("atlatl/memory.db"))).ok_or_else(
@@ -253,6 +250,18 @@ pub(crate) fn store_location(settings: &Settings) -> Result<StoreLocation, Error
     std::path::absolute(Path::new(path))
         .map(StoreLocation::File)
         .map_err(|error| Error::failure(format!("memory.store: {error}")))
+}
+
+/// The connection options of the database that `memory.store` names; `None` for a file.
+pub(crate) fn database_options(settings: &Settings) -> Result<Option<PostgresOptions>, Error> {
+    let config = &settings.config.memory;
+    if !config.store.starts_with("postgres://") {
+        return Ok(None);
+    }
+    let mut options = postgres_options(&config.store, plain_text(config.allow_plain))
+        .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
+    options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
+    Ok(Some(options))
 }
 
 /// The connection options for the database at `url`. A URL without a password gets the one of

@@ -327,6 +327,9 @@ pub struct ServerConfig {
     pub audit: String,
     /// The JWT claim that names the tenant.
     pub tenant_claim: String,
+    /// The database time that one of many tenants may use on average, in milliseconds per second; 0
+    /// for no limit.
+    pub database_ms_per_second: u32,
 }
 
 impl Default for ServerConfig {
@@ -340,6 +343,7 @@ impl Default for ServerConfig {
             drain_seconds: 0,
             audit: String::new(),
             tenant_claim: "tenant".to_owned(),
+            database_ms_per_second: 0,
         }
     }
 }

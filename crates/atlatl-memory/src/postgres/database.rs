@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use super::fair_queue::QueueName;
 use super::migrations::{self, NO_TENANT};
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction};
@@ -40,20 +41,35 @@ impl Database {
     }
 
     /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
-    /// policies apply. A failed verification is repeated at the next use.
-    pub(super) async fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+    /// policies apply. A failed verification is repeated at the next use. The verification waits in
+    /// the queue of the transaction that needs it.
+    pub(super) async fn verified(
+        &self,
+        queue: impl Into<QueueName>,
+    ) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
         let capabilities = if let Some(capabilities) = self.capabilities.get() {
             capabilities
         } else {
-            migrations::check(&self.pool, &self.role).await?;
-            let pgvector = find_pgvector(&self.pool).await?;
+            let queue = queue.into();
+            migrations::check(&self.pool, &queue, &self.role).await?;
+            let pgvector = find_pgvector(&self.pool, &queue).await?;
             self.capabilities.get_or_init(|| Capabilities { pgvector })
         };
         Ok((&self.pool, capabilities.pgvector.as_ref()))
     }
 
+    /// Runs a query on the connection that is reserved for this.
+    pub(super) async fn ready(&self) -> Result<(), StoreError> {
+        let (pool, _) = self.verified(QueueName::Readiness).await?;
+        let sql = "SELECT 1 FROM atlatl.tenant_of('')";
+        read_transaction!(pool, &QueueName::Readiness, Access::Keys, |db| db
+            .query(sql, &[])
+            .await
+            .map(drop))
+    }
+
     pub(super) async fn about(&self) -> Result<DatabaseInfo, StoreError> {
-        self.verified().await?;
+        self.verified(NO_TENANT).await?;
         DatabaseInfo::query(&self.pool, &self.role).await
     }
 
@@ -64,14 +80,14 @@ impl Database {
 }
 
 /// Returns pgvector, if the extension is installed and usable.
-async fn find_pgvector(pool: &Pool) -> Result<Option<Pgvector>, StoreError> {
+async fn find_pgvector(pool: &Pool, queue: &QueueName) -> Result<Option<Pgvector>, StoreError> {
     // Before version 0.8 an index scan could stop before a filter had enough rows.
     let sql = "SELECT n.nspname::text, \
                  regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
                  AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
                  JOIN pg_namespace n ON n.oid = e.extnamespace \
                  WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
-    read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+    read_transaction!(pool, queue, Access::Condition, |db| {
         let found = db.query(sql, &[]).await?;
         Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
     })

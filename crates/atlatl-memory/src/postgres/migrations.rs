@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 
+use super::fair_queue::QueueName;
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
 use super::row_level_security;
@@ -115,8 +116,8 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
 }
 
 /// Checks that a store can be opened: the schema version is compatible, the policies exist, and
-/// they apply to the role.
-pub(super) async fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
+/// they apply to the role. The check waits in `queue`.
+pub(super) async fn check(pool: &Pool, queue: &QueueName, role: &str) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let no_schema = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace \
                      WHERE nspname = 'atlatl'";
@@ -125,7 +126,7 @@ pub(super) async fn check(pool: &Pool, role: &str) -> Result<(), StoreError> {
                  WHERE c.relnamespace = 'atlatl'::regnamespace \
                  AND pg_has_role(r.oid, c.relowner, 'USAGE')) \
                  FROM pg_roles r WHERE r.rolname = current_user";
-    read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+    read_transaction!(pool, queue, Access::Condition, |db| {
         let usable: Option<bool> = db.query(no_schema, &[]).await?.first().map(|row| row.get(0));
         match usable {
             None => return Err(wrong(outdated(0))),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
@@ -22,6 +23,24 @@ pub enum PlainText {
     Anywhere,
 }
 
+/// The minimum number of connections from which some are reserved. A server for many tenants needs
+/// as many.
+pub const MIN_SHARED_CONNECTIONS: usize = 4;
+
+/// Who shares the connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionSharing {
+    /// One tenant, which may use all connections except one for readiness checks.
+    OneTenant,
+    /// Many tenants, each of which may use a quarter of the connections. One is reserved for
+    /// readiness checks and one for authentication.
+    ManyTenants,
+}
+
+/// Receives the name of a tenant and the time for which a transaction of it had a connection.
+pub type DatabaseTimeSink = Arc<dyn Fn(&str, Duration) + Send + Sync>;
+
 /// The connection options of a database.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -37,6 +56,10 @@ pub struct PostgresOptions {
     pub plain_text: PlainText,
     /// The maximum number of connections.
     pub connections: usize,
+    /// Who shares the connections.
+    pub sharing: ConnectionSharing,
+    /// Receives the database time of each transaction of a tenant.
+    pub database_time: Option<DatabaseTimeSink>,
     /// The number of vectors of a model from which a tenant has a vector index, if pgvector is
     /// installed. Below that all vectors are compared.
     pub index_from: usize,
@@ -58,6 +81,8 @@ impl PostgresOptions {
             role: "atlatl_app".to_owned(),
             plain_text: PlainText::Local,
             connections: 8,
+            sharing: ConnectionSharing::OneTenant,
+            database_time: None,
             index_from: 20_000,
             statement_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -129,6 +154,7 @@ impl fmt::Debug for PostgresOptions {
             .field("place", &self.config().map(|config| place(&config)).unwrap_or_default())
             .field("role", &self.role)
             .field("connections", &self.connections)
+            .field("sharing", &self.sharing)
             .field("index_from", &self.index_from)
             .field("statement_timeout", &self.statement_timeout)
             .field("connect_timeout", &self.connect_timeout)

@@ -4,7 +4,7 @@
 //! because the compiler cannot prove that the futures of asynchronous closures may move between
 //! threads.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use deadpool::Runtime;
@@ -17,8 +17,10 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connection::Connection;
+use super::fair_queue::{FairQueue, Requester, Shares};
+use super::migrations::NO_TENANT;
 use super::options::{PostgresOptions, place};
-use super::session::{Access, Prologue, Session};
+use super::session::{Access, Lease, Prologue, Session};
 use crate::store::StoreError;
 
 /// The interval between queries for the status of a transaction.
@@ -29,11 +31,12 @@ const CONNECT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Runs statements on a consistent snapshot. If the connection breaks, they run once more on
 /// another.
 macro_rules! read_transaction {
-    ($pool:expr, $tenant:expr, $access:expr, |$db:ident| $query:expr) => {{
+    ($pool:expr, $requester:expr, $access:expr, |$db:ident| $query:expr) => {{
         let pool: &$crate::postgres::pool::Pool = $pool;
         let mut attempts = $crate::postgres::pool::Attempts::default();
         loop {
-            let session = pool.session($tenant, $access).await?;
+            let requester = $crate::postgres::fair_queue::Requester::from($requester);
+            let session = pool.session(requester, $access).await?;
             let answer: Result<_, $crate::store::StoreError> = {
                 let $db = &session;
                 async { $query }.await
@@ -48,11 +51,13 @@ macro_rules! read_transaction {
 /// Runs statements in a transaction that is durable when the result is `Ok`, and rolled back
 /// otherwise.
 macro_rules! write_transaction {
-    ($pool:expr, $tenant:expr, |$db:ident| $change:expr) => {{
+    ($pool:expr, $requester:expr, |$db:ident| $change:expr) => {{
         let pool: &$crate::postgres::pool::Pool = $pool;
         let mut attempts = $crate::postgres::pool::Attempts::default();
         loop {
-            let session = pool.session($tenant, $crate::postgres::session::Access::Write).await?;
+            let requester = $crate::postgres::fair_queue::Requester::from($requester);
+            let access = $crate::postgres::session::Access::Write;
+            let session = pool.session(requester, access).await?;
             let done: Result<_, $crate::store::StoreError> = {
                 let $db = &session;
                 async { $change }.await
@@ -85,6 +90,8 @@ pub(super) type PooledConnection = Object<Connector>;
 /// The connections of a process.
 pub(super) struct Pool {
     connections: managed::Pool<Connector>,
+    /// Decides which transaction gets the next connection.
+    queue: Arc<FairQueue>,
     options: PostgresOptions,
     /// The URL of the database without the password.
     pub(super) place: String,
@@ -125,27 +132,32 @@ impl Pool {
         let place = place(&config);
         let connector = Connector { config, paused_until: Mutex::default() };
         let connections = managed::Pool::builder(connector)
+            // A permit of the queue is held for each, so that no transaction waits here. A connection
+            // attempt has its own timeout.
             .max_size(options.connections.max(1))
-            // A connection has its own timeout.
             .timeouts(Timeouts { wait: Some(options.acquire_timeout), ..Timeouts::default() })
             // The connection that was used last has the warmest caches.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| StoreError::Engine(error.into()))?;
-        Ok(Self { connections, options: options.clone(), place })
+        let queue = FairQueue::new(Shares::new(options.connections, options.sharing));
+        Ok(Self { connections, queue, options: options.clone(), place })
     }
 
-    /// Begins a transaction of `tenant`.
+    /// Begins a transaction, after those that are before it in the fair queue.
     pub(super) async fn session(
         &self,
-        tenant: &str,
+        requester: Requester<'_>,
         access: Access,
     ) -> Result<Session, StoreError> {
+        let Requester { queue, tenant } = requester;
         let user = self.connections.manager().config.get_user();
         let prologue = Prologue::new(tenant, access, &self.options, user);
+        let permit = self.queue.acquire(queue, self.options.acquire_timeout).await?;
         let connection = self.connections.get().await.map_err(to_store_error)?;
-        Ok(Session::new(connection, prologue, self.options.statement_timeout))
+        let lease = Lease::new(permit, self.options.database_time.as_ref());
+        Ok(Session::new(connection, lease, prologue, self.options.statement_timeout))
     }
 
     /// Ends a transaction that read. Returns `None` if it has to be repeated.
@@ -221,8 +233,7 @@ impl Pool {
     }
 
     async fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
-        // No tenant has this name, so no rows are visible.
-        let session = self.session("", Access::Keys).await?;
+        let session = self.session(NO_TENANT.into(), Access::Keys).await?;
         let sql = "SELECT pg_xact_status($1::xid8)";
         let rows = session.query(sql, &[(&transaction, Type::TEXT)]).await;
         session.end_without_waiting("ROLLBACK");

@@ -4,6 +4,7 @@
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
 
+use super::fair_queue::QueueName;
 use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
@@ -294,7 +295,7 @@ impl Postgres {
 
     /// Returns the names of all tenants in order.
     pub async fn tenants(&self) -> Result<Vec<String>, StoreError> {
-        let (pool, _) = self.0.verified().await?;
+        let (pool, _) = self.0.verified(NO_TENANT).await?;
         let sql = "SELECT name FROM atlatl.tenants_after($1, $2)";
         let mut names: Vec<String> = Vec::new();
         loop {
@@ -310,6 +311,7 @@ impl Postgres {
         }
     }
 
+    /// Looks up a row for authentication, on the connection that is reserved for this.
     async fn query_one<T>(
         &self,
         sql: &str,
@@ -320,8 +322,9 @@ impl Postgres {
         if name.contains('\0') {
             return Ok(None);
         }
-        let (pool, _) = self.0.verified().await?;
-        let found = read_transaction!(pool, NO_TENANT, Access::Keys, |db| db
+        let queue = &QueueName::Authentication;
+        let (pool, _) = self.0.verified(queue.clone()).await?;
+        let found = read_transaction!(pool, queue, Access::Keys, |db| db
             .query(sql, &[(&name, Type::TEXT)])
             .await)?;
         Ok(found.first().map(made))

@@ -8,8 +8,8 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use deadpool::managed::Object;
 use tokio::runtime::Handle;
@@ -18,7 +18,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, SimpleQueryMessage};
 
 use super::connection::{is_lost, to_store_error};
-use super::options::PostgresOptions;
+use super::fair_queue::Permit;
+use super::options::{DatabaseTimeSink, PostgresOptions};
 use super::pool::PooledConnection;
 use crate::blocking::{WorkGuard, current_guard};
 use crate::listing::Filter;
@@ -33,14 +34,47 @@ pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 /// How long an abandoned transaction may take to end. After that its connection is closed.
 const ABANDONED_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What a transaction keeps for as long as it has a connection, also after it was dropped.
+pub(super) struct Lease {
+    /// Reports the time before the permit is returned.
+    _timer: Option<DatabaseTimer>,
+    _permit: Permit,
+    _guard: Option<WorkGuard>,
+}
+
+impl Lease {
+    /// Creates the lease of a transaction that has a connection from now on.
+    pub(super) fn new(permit: Permit, sink: Option<&DatabaseTimeSink>) -> Self {
+        let timer = sink.zip(permit.tenant()).map(|(sink, tenant)| DatabaseTimer {
+            sink: Arc::clone(sink),
+            tenant: Arc::clone(tenant),
+            since: Instant::now(),
+        });
+        Self { _timer: timer, _permit: permit, _guard: current_guard() }
+    }
+}
+
+/// Measures how long a tenant has a connection, and reports it on drop.
+struct DatabaseTimer {
+    sink: DatabaseTimeSink,
+    tenant: Arc<str>,
+    since: Instant,
+}
+
+impl Drop for DatabaseTimer {
+    fn drop(&mut self) {
+        (self.sink)(&self.tenant, self.since.elapsed());
+    }
+}
+
 /// A transaction.
 ///
 /// If it is dropped before its end, it is rolled back, and a running statement is canceled. The
 /// connection counts as used until that is done.
 pub(super) struct Session {
-    /// `None` after the end.
+    /// `None` after the end. It is returned before the permit in the lease.
     connection: Option<PooledConnection>,
-    guard: Option<WorkGuard>,
+    lease: Option<Lease>,
     deadline: Duration,
     lost: AtomicBool,
     /// Whether a statement is running whose result has not been read.
@@ -61,10 +95,15 @@ pub(super) struct UnconfirmedEnd {
 
 impl Session {
     /// Creates a transaction that begins with its first statement.
-    pub(super) fn new(connection: PooledConnection, prologue: Prologue, limit: Duration) -> Self {
+    pub(super) fn new(
+        connection: PooledConnection,
+        lease: Lease,
+        prologue: Prologue,
+        limit: Duration,
+    ) -> Self {
         Self {
             connection: Some(connection),
-            guard: current_guard(),
+            lease: Some(lease),
             deadline: limit + SERVER_TIMEOUT_GRACE,
             lost: AtomicBool::new(false),
             is_running: AtomicBool::new(false),
@@ -212,10 +251,10 @@ impl Drop for Session {
         let is_ending = self.is_ending.load(Ordering::Relaxed);
         match Handle::try_current() {
             Ok(runtime) if !self.is_lost() => {
-                let (cancel, guard) = (is_running && !is_ending, self.guard.take());
+                let (cancel, lease) = (is_running && !is_ending, self.lease.take());
                 runtime.spawn(async move {
                     end_abandoned(connection, cancel).await;
-                    drop(guard);
+                    drop(lease);
                 });
             }
             // Without a connection the database rolls the transaction back.

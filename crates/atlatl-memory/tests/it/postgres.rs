@@ -2,6 +2,7 @@
 
 mod commit;
 mod crash;
+mod fairness;
 mod faults;
 mod found;
 mod frames;

@@ -1,11 +1,14 @@
 //! A token bucket rate limiter.
+//!
+//! It limits requests, which are taken one by one before they run, or a cost that is known only
+//! afterwards, such as time. A cost may leave the bucket in debt.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// The cost of one request, where each nanosecond adds as many units as the limit has requests per
 /// minute. All arithmetic is on integers, so nothing is lost to rounding.
-const REQUEST_COST: u128 = 60_000_000_000;
+const REQUEST_COST: i128 = 60_000_000_000;
 
 /// A rate limit: requests per minute, and a burst size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +23,12 @@ impl RateLimit {
         Self { per_minute, burst }
     }
 
-    fn rate(self) -> u128 {
-        u128::from(self.per_minute.get())
+    fn rate(self) -> i128 {
+        i128::from(self.per_minute.get())
     }
 
-    fn full(self) -> u128 {
-        u128::from(self.burst.get()) * REQUEST_COST
+    fn full(self) -> i128 {
+        i128::from(self.burst.get()) * REQUEST_COST
     }
 }
 
@@ -33,7 +36,8 @@ impl RateLimit {
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     limit: RateLimit,
-    level: u128,
+    /// Negative if the bucket is in debt.
+    level: i128,
     /// The time of the level, which never goes back.
     at: Duration,
 }
@@ -47,15 +51,38 @@ impl TokenBucket {
     /// Takes one request at `now`, a time since a fixed start, or returns the time until one is
     /// available. A clock that was set back adds and removes nothing.
     pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
-        self.level = self.level_at(now);
-        self.at = self.at.max(now);
-        if let Some(level) = self.level.checked_sub(REQUEST_COST) {
-            self.level = level;
+        self.require(now, REQUEST_COST)?;
+        self.level -= REQUEST_COST;
+        Ok(())
+    }
+
+    /// Takes `count` requests at `now` that were made already. The debt is at most a burst.
+    pub fn spend(&mut self, now: Duration, count: u64) {
+        self.advance(now);
+        let level = self.level - i128::from(count) * REQUEST_COST;
+        self.level = level.max(-self.limit.full());
+    }
+
+    /// Takes nothing, and returns the time until the bucket is no longer empty or in debt.
+    pub fn check(&mut self, now: Duration) -> Result<(), Duration> {
+        self.require(now, 1)
+    }
+
+    /// Returns the time until the bucket has this level.
+    fn require(&mut self, now: Duration, level: i128) -> Result<(), Duration> {
+        self.advance(now);
+        if self.level >= level {
             return Ok(());
         }
-        let wait = (REQUEST_COST - self.level).div_ceil(self.limit.rate());
+        // Rounded up. The difference is positive.
+        let wait = (level - self.level + self.limit.rate() - 1) / self.limit.rate();
         let wait = Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX));
         Err(self.at.saturating_sub(now).saturating_add(wait))
+    }
+
+    fn advance(&mut self, now: Duration) {
+        self.level = self.level_at(now);
+        self.at = self.at.max(now);
     }
 
     /// Returns whether the bucket is full, so that a cache may drop it.
@@ -63,9 +90,10 @@ impl TokenBucket {
         self.level_at(now) == self.limit.full()
     }
 
-    fn level_at(&self, now: Duration) -> u128 {
-        let gained = now.saturating_sub(self.at).as_nanos() * self.limit.rate();
-        self.limit.full().min(self.level + gained)
+    fn level_at(&self, now: Duration) -> i128 {
+        let nanos = now.saturating_sub(self.at).as_nanos();
+        let gained = i128::try_from(nanos).unwrap_or(i128::MAX).saturating_mul(self.limit.rate());
+        self.limit.full().min(self.level.saturating_add(gained))
     }
 }
 
@@ -118,6 +146,25 @@ mod tests {
         let mut small = bucket(1, 1);
         assert_eq!(small.take(Duration::MAX), Ok(()));
         assert_eq!(small.take(Duration::ZERO), Err(Duration::MAX));
+    }
+
+    #[test]
+    fn a_cost_is_paid_back_and_a_debt_is_bounded() {
+        let mut bucket = bucket(60, 3);
+        assert_eq!(bucket.check(SECOND), Ok(()));
+        bucket.spend(SECOND, 2);
+        assert_eq!(bucket.check(SECOND), Ok(()));
+        bucket.spend(SECOND, 1);
+        assert!(bucket.check(SECOND).is_err(), "it is empty");
+        assert_eq!(bucket.check(SECOND * 2), Ok(()));
+        bucket.spend(SECOND * 2, 3);
+        let wait = bucket.check(SECOND * 2).unwrap_err();
+        assert!(wait > SECOND * 2 && wait < SECOND * 2 + SECOND / 1000, "{wait:?}");
+        assert_eq!(bucket.check(SECOND * 2 + wait), Ok(()));
+        bucket.spend(SECOND * 4, u64::MAX);
+        let wait = bucket.check(SECOND * 4).unwrap_err();
+        assert!(wait > SECOND * 3 && wait < SECOND * 3 + SECOND / 1000, "{wait:?}");
+        assert_eq!(bucket.take(SECOND * 9), Ok(()));
     }
 
     #[test]

@@ -22,9 +22,10 @@ use tokio::sync::Semaphore;
 use super::App;
 use super::metrics::Metrics;
 use super::problem::store_problem;
+use super::readiness::Readiness;
 use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket};
 use crate::event::{EventBus, ServerEventKind};
-use crate::limits;
+use crate::limits::{self, DatabaseTimeLimit};
 use crate::server::MemoryServer;
 use crate::signing::SignedLinks;
 use crate::trace::Tracer;
@@ -32,6 +33,8 @@ use crate::trace::Tracer;
 /// The maximum number of concurrent requests. More would wait for the same few connections; rejected
 /// clients retry.
 const MAX_CONCURRENT_REQUESTS: usize = 256;
+const RATE_EXCEEDED: &str = "rate limit exceeded for this tenant";
+const DATABASE_TIME_EXCEEDED: &str = "database time limit exceeded for this tenant";
 
 /// The resources of one tenant.
 #[derive(Clone)]
@@ -45,6 +48,8 @@ pub struct Tenant {
     pub links: Option<Arc<SignedLinks>>,
     /// The rate limiter.
     pub rate: Option<Arc<Mutex<TokenBucket>>>,
+    /// The limit on database time.
+    pub database_time: Option<Arc<DatabaseTimeLimit>>,
     /// The limit on concurrent requests.
     pub busy: Option<Arc<Semaphore>>,
 }
@@ -52,7 +57,7 @@ pub struct Tenant {
 impl Tenant {
     /// Creates a tenant with a memory server only.
     pub fn new(server: MemoryServer) -> Self {
-        Self { server, spools: None, links: None, rate: None, busy: None }
+        Self { server, spools: None, links: None, rate: None, database_time: None, busy: None }
     }
 }
 
@@ -83,7 +88,7 @@ impl Tenants for SingleTenant {
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        self.0.server.0.store.secret().await.map(drop)
+        self.0.server.0.store.ready().await
     }
 }
 
@@ -99,8 +104,7 @@ pub(super) struct HttpState {
     /// Whether the server is stopping.
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) permits: Arc<Semaphore>,
-    /// Limits readiness checks to one at a time.
-    pub(super) readiness: Arc<Semaphore>,
+    pub(super) readiness: Arc<Readiness>,
     /// Throttles the discarding of oversized bodies.
     pub(super) discard: Arc<Semaphore>,
     pub(super) started_at: Instant,
@@ -134,11 +138,18 @@ impl HttpState {
             let since = self.started_at.elapsed();
             let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(since);
             if let Err(wait) = taken {
-                return Err(self.rate_limited(&principal, wait));
+                return Err(self.rate_limited(&principal, RATE_EXCEEDED, wait));
             }
         }
+        if let Some(limit) = &tenant.database_time
+            && let Err(wait) = limit.check()
+        {
+            return Err(self.rate_limited(&principal, DATABASE_TIME_EXCEEDED, wait));
+        }
         match tenant.busy.map(Semaphore::try_acquire_owned) {
-            Some(Err(_)) => return Err(self.rate_limited(&principal, Duration::ZERO)),
+            Some(Err(_)) => {
+                return Err(self.rate_limited(&principal, RATE_EXCEEDED, Duration::ZERO));
+            }
             Some(Ok(permit)) => limits::add_tenant(permit),
             None => {}
         }
@@ -193,10 +204,9 @@ impl HttpState {
         self.events.publish(None, ServerEventKind::AccessDenied { reason, tenant, subject });
     }
 
-    fn rate_limited(&self, principal: &Principal, wait: Duration) -> Response {
+    fn rate_limited(&self, principal: &Principal, why: &str, wait: Duration) -> Response {
         self.publish_denied("rate", Some(principal));
-        let said = "rate limit exceeded for this tenant";
-        let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, said).into_response();
+        let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, why).into_response();
         response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
         response
     }

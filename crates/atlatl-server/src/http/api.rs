@@ -2,11 +2,7 @@
 //!
 //! Spec A6: it pages by `limit` and `offset`, and never offloads.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use atlatl_memory::{MAX_HITS, SearchRequest, with_work_guard};
+use atlatl_memory::{MAX_HITS, SearchRequest};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
@@ -30,32 +26,11 @@ const LIST_PARAMETERS: &[&str] = with_filter!([], ["status", "order", "detail", 
 const SEARCH_PARAMETERS: &[&str] =
     with_filter!(["query", "mode"], ["status", "detail", "explain", "limit", "offset"]);
 
-/// The timeout of a readiness check.
-const READY_TIMEOUT: Duration = Duration::from_millis(800);
-
 /// Fields that the server sets, whatever the body contains.
 const SERVER_FIELDS: [&str; 3] = ["id", "created", "modified"];
 
 pub(super) async fn alive() -> &'static str {
     "ok\n"
-}
-
-pub(super) async fn ready(State(state): State<HttpState>) -> Result<&'static str, Problem> {
-    let message = |message: &str| Problem::new(StatusCode::SERVICE_UNAVAILABLE, message);
-    if state.stopping.load(Ordering::Relaxed) {
-        return Err(message("server is shutting down"));
-    }
-    // One check at a time, so that checks do not pile up when the store blocks. Others wait, but no
-    // longer than an orchestrator would.
-    let checked = tokio::time::timeout(READY_TIMEOUT, async {
-        // The semaphore is never closed. The permit belongs to the check until it has ended.
-        let permit = Arc::clone(&state.readiness).acquire_owned().await.ok();
-        with_work_guard(Arc::new(permit), state.tenants.ready()).await.is_ok()
-    });
-    match checked.await {
-        Ok(true) => Ok("ok\n"),
-        _ => Err(message("memory store is unavailable")),
-    }
 }
 
 /// `GET` of the protected resource metadata (RFC 9728), without authentication.

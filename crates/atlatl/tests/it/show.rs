@@ -52,6 +52,7 @@ fn defaults_for_a_person() {
     server.drain_seconds              0
     server.audit                      ""
     server.tenant_claim               "tenant"
+    server.database_ms_per_second     0
     ledger.path                       "" = {state dir}/ledger.jsonl
     ledger.retention_days             90
     --- stderr
@@ -120,7 +121,8 @@ fn defaults_for_a_program() {
         "public_url": "",
         "drain_seconds": 0,
         "audit": "",
-        "tenant_claim": "tenant"
+        "tenant_claim": "tenant",
+        "database_ms_per_second": 0
       },
       "ledger": {
         "path": "",
@@ -191,6 +193,7 @@ fn origins_for_a_person() {
     server.drain_seconds              0                                      default
     server.audit                      ""                                     default
     server.tenant_claim               "tenant"                               default
+    server.database_ms_per_second     0                                      default
     ledger.path                       "" = {state dir}/ledger.jsonl          default
     ledger.retention_days             90                                     default
     --- stderr

@@ -285,7 +285,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         U32 { min: 1 },
         "8",
-        "Maximum number of connections to a PostgreSQL database.",
+        "Maximum number of connections to a PostgreSQL database; a server for many tenants needs at \
+         least 4.",
     )
     .for_commands(MEMORY),
     row(
@@ -373,6 +374,15 @@ pub const KEYS: &[ConfigKey] = &[
         Text,
         r#""tenant""#,
         "The claim of a token that names the tenant.",
+    )
+    .for_commands(SERVE),
+    row(
+        "server.database_ms_per_second",
+        TrustRequired,
+        U32 { min: 0 },
+        "0",
+        "Database time that one tenant may use on average, in milliseconds per second, on a server \
+         for many tenants; 0 for no limit.",
     )
     .for_commands(SERVE),
     row(

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use atlatl_memory::StoreError;
 use atlatl_memory::contract::BlockOn;
-use atlatl_server::SignedLinks;
+use atlatl_server::{DatabaseTimeLimit, SignedLinks};
 use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
 use atlatl_server::auth::{ApiKeyLookup, Authenticator, Fetch, Issuer};
 use atlatl_server::event::{EventBus, ServerEventKind};
@@ -372,6 +373,25 @@ fn a_tenant_asks_no_more_often_and_no_more_at_once_than_it_may() {
     assert_eq!(get(&served, "/v1/memories", &bob).status, 200);
     let who = |name: &str| ("rate", Some(name.to_owned()));
     assert_eq!(denied(&events), [who("ann"), who("bob")]);
+}
+
+#[test]
+fn g42_a_tenant_that_used_its_database_time_is_rejected_and_others_are_not() {
+    let mut team = Team::new();
+    let limit = Arc::new(DatabaseTimeLimit::new(std::num::NonZeroU32::new(100).unwrap()));
+    team.tenants.get_mut("ann").unwrap().database_time = Some(limit.clone());
+    let (ann, bob) = (team.key("ann", "memory:read"), team.key("bob", "memory:read"));
+    let (served, _places, _, events) = team.serve();
+    limit.spend(Duration::from_secs(5));
+    assert_eq!(get(&served, "/v1/memories", &ann).status, 200);
+    limit.spend(Duration::from_secs(3));
+    let over = get(&served, "/v1/memories", &ann);
+    over.is_problem(429);
+    assert!(over.json()["detail"].to_string().contains("database time"), "{over:?}");
+    let wait: u64 = over.header("retry-after").unwrap().parse().unwrap();
+    assert!((15..=21).contains(&wait), "{wait}");
+    assert_eq!(get(&served, "/v1/memories", &bob).status, 200);
+    assert_eq!(denied(&events), [("rate", Some("ann".to_owned()))]);
 }
 
 #[test]

@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use atlatl_memory::{Embedder, EmbeddingBackfill, Postgres, StoreError, TenantRecord};
+use atlatl_memory::{
+    ConnectionSharing, Embedder, EmbeddingBackfill, MIN_SHARED_CONNECTIONS, Postgres, StoreError,
+    TenantRecord,
+};
 use atlatl_server::auth::{
     ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
 };
 use atlatl_server::event::EventBus;
 use atlatl_server::http::{Metrics, Tenant, Tenants, run_multi_tenant};
-use atlatl_server::{MaintenanceTasks, MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots};
+use atlatl_server::{
+    DatabaseTimeLimit, MaintenanceTasks, MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots,
+};
 use lro::IdSeed;
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
@@ -23,7 +28,7 @@ use crate::command::proxy::OffloadStack;
 use crate::command::serve;
 use crate::error::{Error, Status};
 use crate::ledger_sink::LedgerSink;
-use crate::memory_config::{self, StoreLocation};
+use crate::memory_config;
 use crate::settings::Settings;
 use crate::spool_config::open_bucket;
 
@@ -46,10 +51,8 @@ pub(super) async fn serve_tenants(
     principals: &Principals,
     endpoint: Door,
 ) -> Result<Status, Error> {
-    let StoreLocation::Database(database) = memory_config::store_location(settings)? else {
-        return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
-            .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
-    };
+    let time_limits = DatabaseTimeLimits::from_settings(settings).map(Arc::new);
+    let database = open_database(settings, time_limits.as_ref())?;
     memory_config::check_database(&database).await?;
     let config = &settings.config;
     let base = serve::base_url(settings, &endpoint)?;
@@ -71,7 +74,9 @@ pub(super) async fn serve_tenants(
         authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
     }
     let bucket = open_bucket(settings)?;
-    let registry = Arc::new(TenantRegistry::new(settings, database, bucket, base, events.clone())?);
+    let registry =
+        TenantRegistry::new(settings, database, time_limits, bucket, base, events.clone())?;
+    let registry = Arc::new(registry);
     let _maintenance = registry.start_maintenance();
     let options = serve::http_options(settings, metrics);
     serve::serve_until_signal(endpoint, options, async |Door { listener, .. }, options, stopped| {
@@ -79,6 +84,61 @@ pub(super) async fn serve_tenants(
         run_multi_tenant(registry, authenticator, events, listener, options, stopped).await
     })
     .await
+}
+
+/// Opens the database with connections that many tenants share.
+fn open_database(
+    settings: &Settings,
+    time_limits: Option<&Arc<DatabaseTimeLimits>>,
+) -> Result<Postgres, Error> {
+    let Some(mut options) = memory_config::database_options(settings)? else {
+        return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
+            .with_hint("--set memory.store=postgres://USER@HOST/DATABASE"));
+    };
+    if options.connections < MIN_SHARED_CONNECTIONS {
+        return Err(Error::usage(format!(
+            "memory.connections: {} are too few for many tenants: at least \
+             {MIN_SHARED_CONNECTIONS} are needed, two of them for readiness and authentication",
+            options.connections
+        ))
+        .with_hint("--set memory.connections=8"));
+    }
+    options.sharing = ConnectionSharing::ManyTenants;
+    if let Some(limits) = time_limits {
+        let limits = Arc::clone(limits);
+        options.database_time = Some(Arc::new(move |tenant, used| limits.spend(tenant, used)));
+    }
+    Ok(Postgres::new(&options)?)
+}
+
+/// The limits on database time of the tenants that were looked up. None is evicted, so that a tenant
+/// cannot reset its limit by being evicted from the cache.
+struct DatabaseTimeLimits {
+    ms_per_second: NonZeroU32,
+    tenants: Mutex<HashMap<String, Arc<DatabaseTimeLimit>>>,
+}
+
+impl DatabaseTimeLimits {
+    /// The limits of `server.database_ms_per_second`; `None` without a limit.
+    fn from_settings(settings: &Settings) -> Option<Self> {
+        let ms_per_second = NonZeroU32::new(settings.config.server.database_ms_per_second)?;
+        Some(Self { ms_per_second, tenants: Mutex::default() })
+    }
+
+    /// The limit of a tenant.
+    fn tenant(&self, name: &str) -> Arc<DatabaseTimeLimit> {
+        let mut tenants = lock(&self.tenants);
+        let new = || Arc::new(DatabaseTimeLimit::new(self.ms_per_second));
+        Arc::clone(tenants.entry(name.to_owned()).or_insert_with(new))
+    }
+
+    /// Adds time that a tenant used.
+    fn spend(&self, name: &str, used: Duration) {
+        let limit = lock(&self.tenants).get(name).cloned();
+        if let Some(limit) = limit {
+            limit.spend(used);
+        }
+    }
 }
 
 /// The tenants of a database, with a cache of those that were active recently.
@@ -97,6 +157,7 @@ struct TenantRegistry {
     /// Names without a tenant, with the end of their cache time.
     unknown_tenants: Mutex<HashMap<String, Instant>>,
     rates: Mutex<HashMap<String, TenantRate>>,
+    time_limits: Option<Arc<DatabaseTimeLimits>>,
 }
 
 /// A cached tenant.
@@ -118,6 +179,7 @@ impl TenantRegistry {
     fn new(
         settings: &Settings,
         database: Postgres,
+        time_limits: Option<Arc<DatabaseTimeLimits>>,
         bucket: Option<Storage>,
         base: String,
         events: EventBus,
@@ -137,6 +199,7 @@ impl TenantRegistry {
             tenants: Mutex::default(),
             unknown_tenants: Mutex::default(),
             rates: Mutex::default(),
+            time_limits,
         })
     }
 
@@ -285,6 +348,7 @@ impl Tenants for TenantRegistry {
             None => {}
         }
         tenant.rate = self.rate(name, row.bounds.per_minute);
+        tenant.database_time = self.time_limits.as_ref().map(|limits| limits.tenant(name));
         tenant.server.bound(row.bounds.memories);
         let entry =
             CachedTenant { until: now + TENANT_TTL, used: now, row, tenant: tenant.clone() };
@@ -296,7 +360,7 @@ impl Tenants for TenantRegistry {
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        self.database.find_tenant("").await.map(drop)
+        self.database.ready().await
     }
 }
 
