@@ -6,6 +6,7 @@ mod api_client;
 mod classification;
 mod client;
 mod counters;
+mod fairness;
 mod http_client;
 mod kill;
 mod lifecycle;
@@ -49,6 +50,9 @@ pub(crate) enum ClusterCommand {
     Run(RunArgs),
     /// Overload one server in four ways, measure other clients, record it in bench/runs/
     Overload(OverloadArgs),
+    /// Measure other tenants and /readyz beside many queries of the largest tenant, record it in
+    /// bench/runs/
+    Fairness(FairnessArgs),
 }
 
 /// The size of a cluster.
@@ -124,6 +128,19 @@ pub(crate) struct OverloadArgs {
     bin: BinArgs,
 }
 
+/// How fairness is measured.
+#[derive(Debug, Args)]
+pub(crate) struct FairnessArgs {
+    /// Seconds of each measurement
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=300))]
+    seconds: u64,
+    /// Number of memories of the largest tenant
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    memories: u32,
+    #[command(flatten)]
+    bin: BinArgs,
+}
+
 /// Runs one of the commands.
 pub(crate) fn run(
     repository: &Repository,
@@ -149,6 +166,7 @@ pub(crate) fn run(
         }
         ClusterCommand::Run(args) => run_all(repository, &dir, args),
         ClusterCommand::Overload(args) => overload(repository, &dir, args),
+        ClusterCommand::Fairness(args) => fairness(repository, &dir, args),
     }
 }
 
@@ -234,6 +252,22 @@ fn overload(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     output::line(record.results().table());
     Ok(output::verdict("overload", &record.results().findings()))
+}
+
+/// Starts a cluster of one server, measures other tenants alone and beside the largest one, stops the
+/// cluster and writes the record.
+fn fairness(repository: &Repository, dir: &Path, args: &FairnessArgs) -> Result<bool> {
+    let FairnessArgs { seconds, memories, bin } = args;
+    let command = format!("cargo loadtest fairness --seconds {seconds} --memories {memories}");
+    let record = RunRecord::begin(repository, "fairness", &command)?;
+    let state = lifecycle::up(dir, atlatl(repository, bin)?, 1, fairness::TENANTS)?;
+    let report = fairness::run(&state, Duration::from_secs(*seconds), *memories);
+    output::progress("taking the cluster down");
+    lifecycle::down(&state.dir)?;
+    let record = record.finish(report?);
+    output::line(format_args!("wrote {}", record.write(repository)?.display()));
+    output::line(record.results().table());
+    Ok(output::verdict("fairness", &record.results().findings()))
 }
 
 fn load_and_kill(state: &mut State, args: &RunArgs) -> Result<Report> {
