@@ -16,7 +16,7 @@ use serde_json::json;
 use testkit::corpus;
 use xtask::output;
 
-use super::classification::{Classification, ExpectedBody, classify};
+use super::classification::{Classification, ExpectedBody, RETRY_DELAY, classify};
 use super::http_client::{HttpClient, Request};
 use super::process::stdout;
 use super::services::{self, SERVER_ROLE};
@@ -237,7 +237,10 @@ fn send_repeatedly(
         };
         match refused {
             None => samples.times_ms.push(start.elapsed().as_secs_f64() * 1000.0),
-            Some(what) => *samples.refused.entry(what).or_default() += 1,
+            Some(what) => {
+                *samples.refused.entry(what).or_default() += 1;
+                thread::sleep(RETRY_DELAY);
+            }
         }
         thread::sleep(interval.saturating_sub(start.elapsed()));
     }

@@ -60,10 +60,7 @@ fn the_connections_are_divided_without_a_rest() {
     let one = |connections| shares(connections, ConnectionSharing::OneTenant);
     let many = |connections| shares(connections, ConnectionSharing::ManyTenants);
     assert_eq!([0, 1, 3, 4, 8].map(one), [(1, 1), (1, 1), (3, 3), (3, 3), (7, 7)]);
-    assert_eq!(
-        [0, 1, 3, 4, 8, 20].map(many),
-        [(1, 1), (1, 1), (3, 1), (2, 1), (6, 2), (18, 5)]
-    );
+    assert_eq!([0, 1, 3, 4, 8, 20].map(many), [(1, 1), (1, 1), (3, 1), (2, 1), (6, 2), (18, 5)]);
 }
 
 #[tokio::test]

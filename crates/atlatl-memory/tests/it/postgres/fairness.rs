@@ -76,7 +76,8 @@ fn g42_sixty_four_slow_queries_of_one_tenant_delay_no_other() {
     let server = PostgresServer::shared();
     let database = migrated(server);
     let postgres = Postgres::open(&shared(server, &database)).wait().unwrap();
-    let [large, small, other] = ["large", "small", "other"].map(|name| postgres.tenant(name).unwrap());
+    let [large, small, other] =
+        ["large", "small", "other"].map(|name| postgres.tenant(name).unwrap());
     // A quarter of the connections.
     let mut slow = start_slow(server, &database, std::slice::from_ref(&large), 64, 2);
     for _ in 0..3 {
@@ -105,8 +106,7 @@ fn g42_readiness_and_authentication_do_not_wait_when_tenants_use_all_other_conne
     let server = PostgresServer::shared();
     let database = migrated(server);
     let postgres = Postgres::open(&shared(server, &database)).wait().unwrap();
-    let stores: Vec<_> =
-        (0..4).map(|n| postgres.tenant(&format!("tenant {n}")).unwrap()).collect();
+    let stores: Vec<_> = (0..4).map(|n| postgres.tenant(&format!("tenant {n}")).unwrap()).collect();
     // All connections but the reserved ones.
     let _slow = start_slow(server, &database, &stores[..3], 16, 6);
     at_once("a readiness check", postgres.ready());

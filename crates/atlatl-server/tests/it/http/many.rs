@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use atlatl_memory::StoreError;
 use atlatl_memory::contract::BlockOn;
-use atlatl_server::{DatabaseTimeLimit, SignedLinks};
 use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
 use atlatl_server::auth::{ApiKeyLookup, Authenticator, Fetch, Issuer};
 use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
+use atlatl_server::{DatabaseTimeLimit, SignedLinks};
 use chrono::TimeDelta;
 use lro::{IdSeed, Spools};
 use lro_spool::{
