@@ -159,10 +159,10 @@ impl Drop for Permit {
 }
 
 impl Permit {
-    /// Returns the tenant in whose queue it was granted.
+    /// Returns the tenant in whose queue it was granted, if it is the queue of a tenant.
     pub(super) fn tenant(&self) -> Option<&Arc<str>> {
         match &self.name {
-            QueueName::Tenant(tenant) => Some(tenant),
+            QueueName::Tenant(tenant) => Some(tenant).filter(|tenant| !tenant.is_empty()),
             QueueName::Readiness | QueueName::Authentication => None,
         }
     }

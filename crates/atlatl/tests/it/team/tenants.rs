@@ -407,6 +407,31 @@ fn limits_of_one_tenant_do_not_affect_others() {
     assert_eq!(counted, "0");
 }
 
+#[test]
+fn g42_a_tenant_that_used_its_database_time_waits_and_others_do_not() {
+    let house = House::new();
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let serving = Serving::start(&house.program, &["--set", "server.database_ms_per_second=1"]);
+    let list = |key: &str| ask(&serving.url, key, "GET", "/v1/memories?limit=1", "");
+    assert_eq!(list(&ann).status, 200);
+    // The budget of a minute is 60 ms.
+    let rejected = (0..1000).map(|_| list(&ann)).find(|answer| answer.status != 200);
+    let rejected = rejected.expect("a limit");
+    assert_eq!(rejected.status, 429, "{rejected:?}");
+    assert!(rejected.headers.contains("retry-after: "), "{rejected:?}");
+    assert_eq!(list(&bob).status, 200);
+    assert_eq!(get(&serving, "/readyz").status, 200);
+}
+
+#[test]
+fn g42_a_server_for_many_tenants_needs_connections_to_reserve() {
+    let store = ["--set", "memory.store=postgres://atlatl@127.0.0.1/none"];
+    let few = ["--set", "server.auth=keys", "--set", "memory.connections=3"];
+    let run = Program::new().run(&[&["serve", "--http", "127.0.0.1:0"], &store[..], &few].concat());
+    assert_eq!(run.status, 2, "{run}");
+    assert!(run.to_string().contains("--set memory.connections=8"), "{run}");
+}
+
 /// A tool result without its hint, which repeats the words of the question.
 fn without_hint(result: &Value) -> Value {
     let mut content = result["structuredContent"].clone();
