@@ -4,7 +4,11 @@
 //! Row-level security policies on the role of the connection decide which rows a statement sees. A
 //! statement without a tenant setting sees none.
 
+mod cleartext_guard;
+mod connect_refusal;
 mod connection;
+mod connection_string;
+mod credentials;
 mod crud;
 mod database;
 mod fair_queue;
@@ -19,6 +23,7 @@ mod search;
 mod session;
 #[cfg(feature = "contract")]
 mod statement_recorder;
+mod tls;
 mod vector_index;
 
 use std::sync::Arc;
@@ -27,6 +32,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
+pub use self::credentials::PasswordSource;
 use self::crud::Tenant;
 pub use self::database::DatabaseInfo;
 use self::database::{Database, Pgvector};

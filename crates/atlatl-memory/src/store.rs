@@ -331,15 +331,19 @@ pub enum StoreError {
     /// before retrying.
     #[error("lost the connection to the memory store during a write: the outcome is unknown")]
     Unsure(#[source] BoxError),
-    /// The connection would send secrets unencrypted to another machine, which is not allowed.
-    /// Nothing was sent.
-    #[error("refused to use {place} without encryption: {why}")]
+    /// The connection would send secrets unencrypted to another machine, or a password to a server
+    /// that is not verified. Nothing was sent.
+    #[error("refused to use {place}: {why}")]
     PlainText {
         /// The database.
         place: String,
-        /// What would have been readable on the network.
+        /// What would have been readable, or by whom.
         why: &'static str,
     },
+    /// The server cannot be connected to as configured: TLS fails, or the server refuses the client.
+    /// Nothing was written; a retry fails until the configuration of one of them changes.
+    #[error("cannot connect to the memory store")]
+    Connect(#[source] ConnectError),
     /// The disk is full or does not accept writes. Nothing was written.
     #[error("cannot write to the memory store")]
     Storage(#[source] BoxError),
@@ -360,6 +364,20 @@ pub enum StoreError {
     /// Any other failure of the database engine.
     #[error("the memory store failed")]
     Engine(#[source] BoxError),
+}
+
+/// Why a connection was refused, and what to do. It is also the cause of
+/// [`StoreError::Unavailable`] if the server rejects the password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {why}")]
+#[non_exhaustive]
+pub struct ConnectError {
+    /// The database.
+    pub place: String,
+    /// The reason.
+    pub why: String,
+    /// What helps.
+    pub hint: String,
 }
 
 /// The underlying error of a database engine.

@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use atlatl_login::{LoginError, Rule};
-use atlatl_memory::StoreError;
+use atlatl_memory::{ConnectError, StoreError};
 use lro_core::records::PayloadChanged;
 use lro_spool::{Foreign, RemoteKind, SpoolError};
 
@@ -134,8 +134,20 @@ fn remote_hint(kind: RemoteKind) -> &'static str {
     }
 }
 
+/// Why the database refused a connection, if it did.
+pub(crate) fn connect_error(error: &StoreError) -> Option<&ConnectError> {
+    match error {
+        StoreError::Connect(error) => Some(error),
+        StoreError::Unavailable(cause) => cause.downcast_ref(),
+        _ => None,
+    }
+}
+
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
+        if let Some(refused) = connect_error(&error) {
+            return Self::failure(with_causes(&error)).with_hint(&refused.hint);
+        }
         let hint = match &error {
             StoreError::Busy => Some("another process is writing to it: retry"),
             StoreError::Unavailable(_) => Some("retry when it is reachable"),

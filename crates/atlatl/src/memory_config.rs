@@ -8,12 +8,13 @@ use std::{
 
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
-    BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PlainText, Postgres,
-    PostgresOptions, SqliteStore, StoreError,
+    BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PasswordSource, PlainText,
+    Postgres, PostgresOptions, SqliteStore, StoreError,
 };
+use lro_core::config::MemoryConfig;
 
 use crate::{
-    error::{Error, with_causes},
+    error::{Error, connect_error, with_causes},
     output::{Output, pluralize},
     settings::Settings,
 };
@@ -75,7 +76,9 @@ pub(crate) async fn check_database(database: &Postgres) -> Result<(), Error> {
         Ok(()) => Ok(()),
         Err(error @ (StoreError::Unavailable(_) | StoreError::Busy)) => {
             let why = with_causes(&error);
-            Output::remark(format_args!("{why}: requests are answered when it is reachable"));
+            let hint = connect_error(&error).map(|refused| format!(" ({})", refused.hint));
+            let hint = hint.unwrap_or_default();
+            Output::remark(format_args!("{why}: requests are answered when it is reachable{hint}"));
             Ok(())
         }
         Err(error) => Err(database_error(error)),
@@ -114,7 +117,10 @@ pub(crate) fn database_error(error: StoreError) -> Error {
             Error::failure(error.to_string()).with_hint(DATABASE_URL_HINT)
         }
         StoreError::PlainText { .. } => Error::failure(error.to_string())
-            .with_hint("use scram-sha-256 instead of password in the server's pg_hba.conf"),
+            .with_hint(
+                "use scram-sha-256 instead of password in the server's pg_hba.conf, or \
+                 sslmode=verify-full in the URL",
+            ),
         _ => error.into(),
     }
 }
@@ -258,20 +264,39 @@ pub(crate) fn database_options(settings: &Settings) -> Result<Option<PostgresOpt
     if !config.store.starts_with("postgres://") {
         return Ok(None);
     }
-    let mut options = postgres_options(&config.store, plain_text(config.allow_plain))
+    let password = password_source(config)?;
+    let mut options = postgres_options(&config.store, plain_text(config.allow_plain), password)
         .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
     options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
     Ok(Some(options))
 }
 
 /// The connection options for the database at `url`. A URL without a password gets the one of
-/// `PGPASSWORD`.
+/// `PGPASSWORD`, or else of `password`.
 pub(crate) fn postgres_options(
     url: &str,
     plain_text: PlainText,
+    password: PasswordSource,
 ) -> Result<PostgresOptions, StoreError> {
-    let password = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
+    let variable = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
+    let password = variable.map_or(password, PasswordSource::Text);
     PostgresOptions::new(url).with_plain_text(plain_text).as_user(password)
+}
+
+/// The source of the password that the configuration names.
+fn password_source(config: &MemoryConfig) -> Result<PasswordSource, Error> {
+    match (config.password_file.as_str(), config.password_command.split_first()) {
+        ("", None) => Ok(PasswordSource::None),
+        (path, None) => std::path::absolute(path)
+            .map(PasswordSource::File)
+            .map_err(|error| Error::failure(format!("memory.password_file: {error}"))),
+        ("", Some((program, arguments))) => Ok(PasswordSource::Command {
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+        }),
+        _ => Err(Error::usage("memory.password_file and memory.password_command are both set")
+            .with_hint("remove one of them")),
+    }
 }
 
 /// The connections that are allowed without encryption.
@@ -284,7 +309,7 @@ pub(crate) fn plain_text(allowed: bool) -> PlainText {
 pub(crate) fn invalid_url(name: &str, error: &StoreError, allow_plain: &str) -> Error {
     let hint = match error {
         StoreError::PlainText { .. } => format!(
-            "use a database on this machine, a Unix socket or an encrypted tunnel; or, on a \
+            "remove sslmode, so that the connection is encrypted and the server verified; or, on a \
              network that you trust, {allow_plain}"
         ),
         _ => DATABASE_URL_HINT.to_owned(),

@@ -290,6 +290,10 @@ pub struct MemoryConfig {
     pub connections: u32,
     /// Whether connections to a remote PostgreSQL database may be unencrypted.
     pub allow_plain: bool,
+    /// The file with the password of a PostgreSQL database; empty for none.
+    pub password_file: String,
+    /// The program that prints the password, and its arguments; empty for none.
+    pub password_command: Vec<String>,
     /// `auto`, `none`, `openai:{url}#{model}` or `local:{directory}`.
     pub embedder: String,
 }
@@ -301,6 +305,8 @@ impl Default for MemoryConfig {
             tenant: "default".to_owned(),
             connections: 8,
             allow_plain: false,
+            password_file: String::new(),
+            password_command: Vec::new(),
             embedder: "auto".to_owned(),
         }
     }

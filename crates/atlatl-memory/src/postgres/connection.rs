@@ -1,66 +1,91 @@
 //! A connection with its prepared statements, and the mapping of database errors.
 //!
 //! A task of the caller's runtime moves data between the client and the socket.
-//!
-//! On an unencrypted connection to another machine, no password is sent in clear text: `PostgreSQL`
-//! can verify a password without sending it, and a server that asks for the password itself,
-//! possibly an impostor, does not get it.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
 
 use futures_util::FutureExt;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
-use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
 
-use super::options::{is_local, place};
+use super::cleartext_guard::CleartextGuard;
+use super::connect_refusal::Refusal;
+use super::options::Target;
+use super::tls::{Encryption, TlsConnector};
+use crate::blocking;
 use crate::store::{BoxError, StoreError};
 
 /// The maximum number of prepared statements: more than there are distinct queries. A query of a
 /// tenant's vector index contains the index name.
 const MAX_PREPARED_STATEMENTS: usize = 256;
-/// The message type of an authentication request.
-const AUTHENTICATION_TAG: u8 = b'R';
-/// Authentication codes: authenticated, and send the password in clear text.
-const AUTH_OK: u32 = 0;
-const AUTH_CLEARTEXT_PASSWORD: u32 = 3;
-/// The length of the message type, the length field and the authentication code.
-const AUTH_HEADER_LEN: usize = 9;
 
 /// An open connection.
 pub(super) struct Connection {
     client: Client,
-    /// The address for cancel requests, if the client does not know it.
-    peer: Option<SocketAddr>,
+    cancel_route: CancelRoute,
     prepared_statements: Mutex<HashMap<(String, Vec<Type>), Statement>>,
     driver: AbortHandle,
 }
 
+/// How a cancel request is sent.
+#[derive(Clone)]
+enum CancelRoute {
+    /// Unencrypted, to the address that the client knows.
+    Plain,
+    /// Unencrypted, to this address.
+    Peer(SocketAddr),
+    /// Encrypted like the connection itself.
+    Tls(TlsConnector),
+}
+
 impl Connection {
-    /// Connects within the timeout of `config`.
-    pub(super) async fn open(config: &Config) -> Result<Self, StoreError> {
-        let opening = async {
-            if is_local(config) {
-                let (client, driver) = config.connect(NoTls).await.map_err(to_connect_error)?;
-                return Ok(Self::new(client, driver, None));
-            }
-            connect_guarded(config).await
+    /// Connects within the timeout of `target`. If its password was rejected and has been replaced
+    /// since it was read, connects once more with the new one.
+    pub(super) async fn open(target: &Target) -> Result<Self, StoreError> {
+        let password = target.password.read(&target.place).await?;
+        let refusal = match Self::open_with(target, password.as_deref()).await {
+            Ok(connection) => return Ok(connection),
+            Err(refusal) => refusal,
         };
-        match config.get_connect_timeout().copied() {
+        if refusal.is_wrong_password() && target.password.is_dynamic() {
+            let new = target.password.read(&target.place).await?;
+            if new != password {
+                let opened = Self::open_with(target, new.as_deref()).await;
+                return opened.map_err(|refusal| refusal.into_store_error(target));
+            }
+        }
+        Err(refusal.into_store_error(target))
+    }
+
+    async fn open_with(target: &Target, password: Option<&str>) -> Result<Self, Refusal> {
+        let mut config = target.config.clone();
+        if let Some(password) = password {
+            config.password(password);
+        }
+        let opening = async {
+            match target.tls.encryption {
+                Encryption::Never => connect_plain(config, target).await,
+                Encryption::Always => connect_tls(config, target).await,
+                Encryption::IfOffered => match connect_tls(config.clone(), target).await {
+                    Err(Refusal::NoTls) => connect_plain(config, target).await,
+                    opened => opened,
+                },
+            }
+        };
+        match target.config.get_connect_timeout().copied() {
             // The library's timeout applies to each address, and ends when the socket is open.
-            Some(bound) => tokio::time::timeout(bound, opening)
-                .await
-                .map_err(|late| StoreError::Unavailable(late.into()))?,
+            Some(bound) => match tokio::time::timeout(bound, opening).await {
+                Ok(opened) => opened,
+                Err(late) => Err(Refusal::Other(StoreError::Unavailable(late.into()))),
+            },
             None => opening.await,
         }
     }
@@ -70,10 +95,10 @@ impl Connection {
     fn new(
         client: Client,
         driver: impl Future<Output = Result<(), Error>> + Send + 'static,
-        peer: Option<SocketAddr>,
+        cancel_route: CancelRoute,
     ) -> Self {
         let driver = tokio::spawn(driver).abort_handle();
-        Self { client, peer, prepared_statements: Mutex::default(), driver }
+        Self { client, cancel_route, prepared_statements: Mutex::default(), driver }
     }
 
     /// Returns whether the connection is open, as far as the client knows.
@@ -113,7 +138,7 @@ impl Connection {
 
     /// Returns the request that cancels the running statement.
     pub(super) fn cancel_request(&self) -> CancelRequest {
-        CancelRequest { token: self.client.cancel_token(), peer: self.peer }
+        CancelRequest { token: self.client.cancel_token(), route: self.cancel_route.clone() }
     }
 }
 
@@ -127,40 +152,79 @@ impl Drop for Connection {
 /// A request that cancels the running statement of a connection.
 pub(super) struct CancelRequest {
     token: CancelToken,
-    peer: Option<SocketAddr>,
+    route: CancelRoute,
 }
 
 impl CancelRequest {
     /// Sends the request on a connection of its own, without a password.
     pub(super) async fn send(self) -> Result<(), BoxError> {
-        match self.peer {
-            Some(peer) => {
+        match self.route {
+            CancelRoute::Plain => self.token.cancel_query(NoTls).await?,
+            CancelRoute::Peer(peer) => {
                 let stream = TcpStream::connect(peer).await?;
                 self.token.cancel_query_raw(stream, NoTls).await?;
             }
-            None => self.token.cancel_query(NoTls).await?,
+            CancelRoute::Tls(connector) => self.token.cancel_query(connector).await?,
         }
         Ok(())
     }
 }
 
-/// Connects to the first host that accepts.
-async fn connect_guarded(config: &Config) -> Result<Connection, StoreError> {
+/// Connects with TLS.
+async fn connect_tls(mut config: Config, target: &Target) -> Result<Connection, Refusal> {
+    let tls = target.tls.clone();
+    let connector = match blocking::run(move || tls.connector()).await {
+        Ok(Ok(connector)) => connector,
+        Ok(Err(error)) => {
+            return Err(Refusal::Other(StoreError::Connect(error.at(&target.place))));
+        }
+        Err(error) => return Err(Refusal::Other(StoreError::Engine(error.into()))),
+    };
+    config.ssl_mode(SslMode::Require);
+    match config.connect(connector.clone()).await {
+        Ok((client, driver)) => Ok(Connection::new(client, driver, CancelRoute::Tls(connector))),
+        Err(_) if connector.cleartext_requested() => Err(Refusal::Other(StoreError::PlainText {
+            place: target.place.clone(),
+            why: "the server requests the password in clear text, and sslmode=require does not \
+                  verify who it is",
+        })),
+        Err(error) if connector.is_declined(&error) => Err(Refusal::NoTls),
+        Err(error) => Err(Refusal::Encrypted(error)),
+    }
+}
+
+/// Connects without TLS.
+async fn connect_plain(mut config: Config, target: &Target) -> Result<Connection, Refusal> {
+    config.ssl_mode(SslMode::Disable);
+    if target.is_remote {
+        return connect_guarded(&config, target).await;
+    }
+    match config.connect(NoTls).await {
+        Ok((client, driver)) => Ok(Connection::new(client, driver, CancelRoute::Plain)),
+        Err(error) => Err(Refusal::Plain(error)),
+    }
+}
+
+/// Connects to the first host that accepts, without TLS. The password is not sent in clear text.
+async fn connect_guarded(config: &Config, target: &Target) -> Result<Connection, Refusal> {
     if config.get_target_session_attrs() != TargetSessionAttrs::Any {
         let why = "target_session_attrs needs an encrypted connection or this machine".to_owned();
-        return Err(StoreError::NotAStore { place: place(config), why });
+        let place = target.place.clone();
+        return Err(Refusal::Other(StoreError::NotAStore { place, why }));
     }
     let cleartext_requested = Arc::new(AtomicBool::new(false));
-    let stream = open(config).await?;
-    let peer = stream.peer_addr().ok();
+    let stream = open(config).await.map_err(Refusal::Other)?;
+    let route = stream.peer_addr().map_or(CancelRoute::Plain, CancelRoute::Peer);
     let stream = CleartextGuard::new(stream, Arc::clone(&cleartext_requested));
     match config.connect_raw(stream, NoTls).await {
-        Ok((client, driver)) => Ok(Connection::new(client, driver, peer)),
-        Err(_) if cleartext_requested.load(Ordering::Acquire) => Err(StoreError::PlainText {
-            place: place(config),
-            why: "the server requests the password in clear text",
-        }),
-        Err(error) => Err(to_connect_error(error)),
+        Ok((client, driver)) => Ok(Connection::new(client, driver, route)),
+        Err(_) if cleartext_requested.load(Ordering::Acquire) => {
+            Err(Refusal::Other(StoreError::PlainText {
+                place: target.place.clone(),
+                why: "the server requests the password in clear text, on an unencrypted connection",
+            }))
+        }
+        Err(error) => Err(Refusal::Plain(error)),
     }
 }
 
@@ -198,103 +262,6 @@ fn configure_socket(stream: TcpStream, config: &Config) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// A stream that fails if the server requests the password in clear text, before the client reads
-/// the request.
-struct CleartextGuard<S> {
-    stream: S,
-    /// The header of the current message. `None` after authentication.
-    head: Option<Vec<u8>>,
-    /// The number of bytes left in the current message.
-    left: usize,
-    cleartext_requested: Arc<AtomicBool>,
-}
-
-impl<S> CleartextGuard<S> {
-    fn new(stream: S, cleartext_requested: Arc<AtomicBool>) -> Self {
-        Self {
-            stream,
-            head: Some(Vec::with_capacity(AUTH_HEADER_LEN)),
-            left: 0,
-            cleartext_requested,
-        }
-    }
-
-    /// Parses the messages in the bytes read.
-    fn inspect(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while let (Some(head), false) = (&mut self.head, bytes.is_empty()) {
-            if self.left > 0 {
-                let skipped = self.left.min(bytes.len());
-                self.left -= skipped;
-                bytes = &bytes[skipped..];
-                continue;
-            }
-            let (byte, rest) = bytes.split_at(1);
-            head.extend_from_slice(byte);
-            bytes = rest;
-            let Some(length) = head.get(1..5).and_then(<[u8]>::first_chunk).copied() else {
-                continue;
-            };
-            let length = u32::from_be_bytes(length) as usize;
-            let authenticates = head[0] == AUTHENTICATION_TAG && length >= AUTH_HEADER_LEN - 1;
-            if !authenticates {
-                // The length field includes itself.
-                self.left = length.saturating_sub(4);
-                head.clear();
-            } else if let Some(kind) =
-                head.get(5..AUTH_HEADER_LEN).and_then(<[u8]>::first_chunk).copied()
-            {
-                match u32::from_be_bytes(kind) {
-                    AUTH_CLEARTEXT_PASSWORD => {
-                        self.cleartext_requested.store(true, Ordering::Release);
-                        let why = "the server requests the password in clear text";
-                        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-                    }
-                    AUTH_OK => self.head = None,
-                    _ => {
-                        self.left = length - (AUTH_HEADER_LEN - 1);
-                        head.clear();
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for CleartextGuard<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let inspected = self.inspect(&buffer.filled()[before..]);
-        if inspected.is_err() {
-            buffer.set_filled(before);
-        }
-        Poll::Ready(inspected)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for CleartextGuard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 /// Returns whether the connection is unusable.
 pub(super) fn is_lost(error: &Error) -> bool {
     let by_code = error.code().is_some_and(|code| code.code().starts_with("57P"));
@@ -329,52 +296,5 @@ pub(super) fn to_store_error(error: Error) -> StoreError {
             StoreError::Unavailable(error.into())
         }
         _ => StoreError::Engine(error.into()),
-    }
-}
-
-/// Maps the error of a connection attempt.
-pub(super) fn to_connect_error(error: Error) -> StoreError {
-    match to_store_error(error) {
-        StoreError::Engine(cause) => StoreError::Unavailable(cause),
-        other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
-        [&[kind][..], &length, body].concat()
-    }
-
-    fn authentication(kind: u32, more: &[u8]) -> Vec<u8> {
-        message(AUTHENTICATION_TAG, &[&kind.to_be_bytes()[..], more].concat())
-    }
-
-    /// Returns whether the guard stops these bytes, for chunks of any size.
-    fn stops(bytes: &[u8]) -> bool {
-        let stopped = |size: usize| {
-            let mut guard = CleartextGuard::new((), Arc::default());
-            let stopped = bytes.chunks(size).any(|piece| guard.inspect(piece).is_err());
-            assert_eq!(stopped, guard.cleartext_requested.load(Ordering::Acquire));
-            stopped
-        };
-        let first = stopped(1);
-        assert!((2..=bytes.len()).all(|size| stopped(size) == first));
-        first
-    }
-
-    #[test]
-    fn g03_a_server_that_asks_for_the_password_in_clear_text_is_not_answered() {
-        let (scram, ok) = (authentication(10, b"SCRAM-SHA-256\0\0"), authentication(AUTH_OK, b""));
-        let clear = authentication(AUTH_CLEARTEXT_PASSWORD, b"");
-        assert!(stops(&clear));
-        assert!(stops(&[message(b'N', b"Swelcome\0\0"), clear.clone()].concat()));
-        assert!(stops(&[scram.clone(), clear.clone()].concat()), "after another question too");
-        // Data after authentication may contain any bytes.
-        assert!(!stops(&[scram, ok, message(b'D', &clear), clear].concat()));
-        assert!(!stops(&message(b'E', b"SFATAL\0\0")));
     }
 }

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
+use super::connection_string::split_tls;
+use super::credentials::PasswordSource;
+use super::tls::{DefaultMode, Encryption, TlsOptions};
 use crate::store::StoreError;
 
 /// How long a silent peer is considered alive.
@@ -19,7 +22,8 @@ const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum PlainText {
     /// Those on this machine: over a Unix socket or a loopback address.
     Local,
-    /// Any. Memories are readable on the network; a password is never sent in clear text.
+    /// Any. If the server offers no TLS, memories are readable on the network; a password is never
+    /// sent in clear text.
     Anywhere,
 }
 
@@ -45,10 +49,11 @@ pub type DatabaseTimeSink = Arc<dyn Fn(&str, Duration) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PostgresOptions {
-    /// `postgres://user:password@host/database`.
+    /// `postgres://user:password@host/database`, with `sslmode`, `sslrootcert`, `sslcert` and `sslkey`
+    /// as in libpq. Without `sslmode`, a connection to another machine has the mode `verify-full`.
     pub url: String,
-    /// The password, if the URL has none.
-    pub password: Option<String>,
+    /// The source of the password, if the URL has none.
+    pub password: PasswordSource,
     /// The role that every statement runs as. It owns nothing, and the row-level security policies
     /// apply to it. The user of the URL is this role or a member of it.
     pub role: String,
@@ -77,7 +82,7 @@ impl PostgresOptions {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            password: None,
+            password: PasswordSource::None,
             role: "atlatl_app".to_owned(),
             plain_text: PlainText::Local,
             connections: 8,
@@ -91,9 +96,9 @@ impl PostgresOptions {
     }
 
     /// Runs every statement as the user of the URL, to whom the policies apply. If the URL has no
-    /// password, this one is used.
-    pub fn as_user(mut self, password: Option<String>) -> Result<Self, StoreError> {
-        let config = self.config()?;
+    /// password, it comes from `password`.
+    pub fn as_user(mut self, password: PasswordSource) -> Result<Self, StoreError> {
+        let config = self.target()?.config;
         let user = config.get_user().ok_or_else(|| invalid_url("missing user name".to_owned()))?;
         user.clone_into(&mut self.role);
         self.password = password;
@@ -112,21 +117,32 @@ impl PostgresOptions {
         self
     }
 
-    pub(super) fn config(&self) -> Result<Config, StoreError> {
-        let mut config: Config = self.url.parse().map_err(|error: tokio_postgres::Error| {
+    /// Parses the URL.
+    pub(super) fn target(&self) -> Result<Target, StoreError> {
+        let (url, parameters) = split_tls(&self.url);
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
             invalid_url(format!("{error}{}", cause.unwrap_or_default()))
         })?;
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(invalid_url(
-                "sslmode=require is not supported: Atlatl has no TLS for PostgreSQL yet".to_owned(),
-            ));
+        let is_remote = !is_local(&config);
+        let default = match self.plain_text {
+            _ if !is_remote => DefaultMode::Disable,
+            PlainText::Local => DefaultMode::VerifyFull,
+            PlainText::Anywhere => DefaultMode::Prefer,
+        };
+        let mut tls = TlsOptions::new(parameters, default).map_err(invalid_url)?;
+        let has_name = config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)));
+        if !has_name && config.get_hostaddrs().is_empty() {
+            // As for libpq, Unix sockets are never encrypted.
+            tls = TlsOptions::DISABLED;
+        } else if !has_name && tls.encryption != Encryption::Never {
+            return Err(invalid_url("TLS needs a host name, also with hostaddr".to_owned()));
         }
-        // There is no TLS, so `sslmode=prefer` would silently fall back to plain text.
-        if self.plain_text == PlainText::Local && !is_local(&config) {
+        if is_remote && tls.encryption != Encryption::Always && self.plain_text == PlainText::Local
+        {
             return Err(StoreError::PlainText {
                 place: place(&config),
-                why: "passwords and memories would be readable on the network",
+                why: "passwords and memories would be readable on the network without encryption",
             });
         }
         if config.get_connect_timeout().is_none() {
@@ -136,10 +152,29 @@ impl PostgresOptions {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
         }
-        if let (None, Some(password)) = (config.get_password(), &self.password) {
-            config.password(password);
-        }
-        Ok(config)
+        let has_password = config.get_password().is_some();
+        let password = if has_password { PasswordSource::None } else { self.password.clone() };
+        Ok(Target { place: place(&config), config, tls, password, is_remote })
+    }
+}
+
+/// What to connect to, and how.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) config: Config,
+    pub(super) tls: TlsOptions,
+    /// The source of the password, if `config` has none.
+    pub(super) password: PasswordSource,
+    /// Whether traffic may leave this machine.
+    pub(super) is_remote: bool,
+    /// The URL of the database without the password.
+    pub(super) place: String,
+}
+
+impl Target {
+    /// Returns whether there is no password at all.
+    pub(super) fn has_no_password(&self) -> bool {
+        self.config.get_password().is_none() && self.password == PasswordSource::None
     }
 }
 
@@ -151,7 +186,8 @@ impl fmt::Debug for PostgresOptions {
     /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresOptions")
-            .field("place", &self.config().map(|config| place(&config)).unwrap_or_default())
+            .field("place", &self.target().map(|target| target.place).unwrap_or_default())
+            .field("password", &self.password)
             .field("role", &self.role)
             .field("connections", &self.connections)
             .field("sharing", &self.sharing)
@@ -165,7 +201,7 @@ impl fmt::Debug for PostgresOptions {
 
 /// Returns whether all traffic stays on this machine. Names are not resolved: of all names only
 /// `localhost` counts.
-pub(super) fn is_local(config: &Config) -> bool {
+fn is_local(config: &Config) -> bool {
     let addresses = config.get_hostaddrs();
     if !addresses.is_empty() {
         return addresses.iter().all(|address| address.to_canonical().is_loopback());
@@ -181,7 +217,7 @@ pub(super) fn is_local(config: &Config) -> bool {
 }
 
 /// Returns the URL of the database without the password.
-pub(super) fn place(config: &Config) -> String {
+fn place(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(n, host)| match host {
         Host::Tcp(name) => {
             let port = config.get_ports().get(n).or(config.get_ports().first());
@@ -195,50 +231,77 @@ pub(super) fn place(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tls::Verification;
     use super::*;
 
+    /// Databases on another machine.
+    const REMOTE: [&str; 6] = [
+        "postgres://me:s3cret@192.0.2.1/d",
+        "postgres://me@db.example/d",
+        "postgres://me:s3cret@localhost.example/d",
+        "postgres://me:s3cret@localhost,192.0.2.1/d",
+        "postgres://me:s3cret@localhost/d?hostaddr=192.0.2.1",
+        "postgres://me:s3cret@[2001:db8::1]/d",
+    ];
+
+    fn with(url: &str, parameter: &str) -> String {
+        format!("{url}{}{parameter}", if url.contains('?') { '&' } else { '?' })
+    }
+
     #[test]
-    fn a_password_is_not_shown_and_tls_is_not_pretended() {
-        let options = PostgresOptions::new("postgres://me:s3cret@db.example/team")
-            .with_plain_text(PlainText::Anywhere);
+    fn a_password_is_not_shown() {
+        let options = PostgresOptions::new("postgres://me:s3cret@db.example/team");
         let shown = format!("{options:?}");
         assert!(shown.contains("postgres://db.example:5432/team"), "{shown}");
         assert!(!shown.contains("s3cret"));
-        for url in ["postgres://me:s3cret@h/d?sslmode=require", "postgres://me:s3cret@h/d?odd=1"] {
-            let refused = PostgresOptions::new(url).config().unwrap_err().to_string();
+        for url in ["postgres://me:s3cret@h/d?sslmode=allow", "postgres://me:s3cret@h/d?odd=1"] {
+            let refused = PostgresOptions::new(url).target().err().unwrap().to_string();
             assert!(!refused.contains("s3cret") && refused.contains("URL"), "{refused}");
         }
     }
 
     #[test]
     fn g03_a_database_beyond_this_machine_is_refused_without_encryption() {
-        let remote = [
-            "postgres://me:s3cret@192.0.2.1/d",
-            "postgres://me@db.example/d",
-            "postgres://me:s3cret@db.example/d?sslmode=prefer",
-            "postgres://me:s3cret@db.example/d?sslmode=disable",
-            "postgres://me:s3cret@localhost.example/d",
-            "postgres://me:s3cret@localhost,192.0.2.1/d",
-            "postgres://me:s3cret@localhost/d?hostaddr=192.0.2.1",
-            "postgres://me:s3cret@[2001:db8::1]/d",
-        ];
-        for url in remote {
-            let refused = PostgresOptions::new(url).config().unwrap_err();
+        for url in REMOTE.iter().flat_map(|url| ["disable", "prefer"].map(|mode| (url, mode))) {
+            let url = with(url.0, &format!("sslmode={}", url.1));
+            let refused = PostgresOptions::new(&url).target().err().unwrap();
             assert!(matches!(refused, StoreError::PlainText { .. }), "{url}: {refused}");
             assert!(!refused.to_string().contains("s3cret"), "{refused}");
-            let allowed = PostgresOptions::new(url).with_plain_text(PlainText::Anywhere);
-            assert!(allowed.config().is_ok(), "{url}");
+            let allowed = PostgresOptions::new(&url).with_plain_text(PlainText::Anywhere);
+            let target = allowed.target().unwrap();
+            assert!(target.is_remote && target.tls.encryption != Encryption::Always, "{url}");
         }
         for url in [
             "postgres://me:s3cret@localhost/d",
-            "postgres://me:s3cret@LOCALHOST/d?sslmode=prefer",
+            "postgres://me:s3cret@LOCALHOST/d?sslmode=disable",
             "postgres://me:s3cret@127.0.0.9/d",
             "postgres://me:s3cret@[::1]/d",
             "postgres://me:s3cret@[::ffff:127.0.0.1]/d",
             "postgres://me:s3cret@%2Frun%2Fpostgresql/d",
+            "postgres://me:s3cret@%2Frun%2Fpostgresql/d?sslmode=verify-full",
             "postgres://me:s3cret@db.example/d?hostaddr=127.0.0.1",
+            "host=/run/postgresql user=me",
         ] {
-            assert!(PostgresOptions::new(url).config().is_ok(), "{url}");
+            let target = PostgresOptions::new(url).target().unwrap();
+            assert_eq!((target.is_remote, &target.tls), (false, &TlsOptions::DISABLED), "{url}");
         }
+    }
+
+    #[test]
+    fn g40_a_database_beyond_this_machine_is_verified_unless_the_url_says_otherwise() {
+        for url in REMOTE {
+            let tls = |url: &str| PostgresOptions::new(url).target().unwrap().tls;
+            assert_eq!(tls(url).encryption, Encryption::Always);
+            assert_eq!(tls(url).verification, Verification::ChainAndName(None));
+            let roots = Verification::ChainAndName(Some("/ca.pem".into()));
+            assert_eq!(tls(&with(url, "sslrootcert=/ca.pem")).verification, roots);
+            let unverified = tls(&with(url, "sslmode=require"));
+            assert_eq!(unverified.encryption, Encryption::Always);
+            assert_eq!(unverified.verification, Verification::None);
+            let allowed = PostgresOptions::new(url).with_plain_text(PlainText::Anywhere);
+            assert_eq!(allowed.target().unwrap().tls.encryption, Encryption::IfOffered);
+        }
+        let unnamed = PostgresOptions::new("hostaddr=192.0.2.1 user=me").target();
+        assert!(unnamed.err().unwrap().to_string().contains("host name"));
     }
 }

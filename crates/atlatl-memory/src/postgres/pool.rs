@@ -12,14 +12,13 @@ use deadpool::managed::{
     self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts,
 };
 use tokio::time::sleep;
-use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::fair_queue::{FairQueue, Requester, Shares};
 use super::migrations::NO_TENANT;
-use super::options::{PostgresOptions, place};
+use super::options::{PostgresOptions, Target};
 use super::session::{Access, Lease, Prologue, Session};
 use crate::store::StoreError;
 
@@ -99,7 +98,7 @@ pub(super) struct Pool {
 
 /// Opens the connections of a pool.
 pub(super) struct Connector {
-    config: Config,
+    target: Target,
     /// No connection is attempted before this time.
     paused_until: Mutex<Option<Instant>>,
 }
@@ -113,8 +112,8 @@ impl managed::Manager for Connector {
         if let Some(until) = paused {
             sleep(until.saturating_duration_since(Instant::now())).await;
         }
-        let opened = Connection::open(&self.config).await;
-        let failed = matches!(opened, Err(StoreError::Unavailable(_)));
+        let opened = Connection::open(&self.target).await;
+        let failed = matches!(opened, Err(StoreError::Unavailable(_) | StoreError::Connect(_)));
         *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) =
             failed.then(|| Instant::now() + CONNECT_RETRY_DELAY);
         opened
@@ -128,9 +127,9 @@ impl managed::Manager for Connector {
 impl Pool {
     /// Creates a pool without connecting.
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let config = options.config()?;
-        let place = place(&config);
-        let connector = Connector { config, paused_until: Mutex::default() };
+        let target = options.target()?;
+        let place = target.place.clone();
+        let connector = Connector { target, paused_until: Mutex::default() };
         let connections = managed::Pool::builder(connector)
             // A permit of the queue is held for each, so that no transaction waits here. A connection
             // attempt has its own timeout.
@@ -152,7 +151,7 @@ impl Pool {
         access: Access,
     ) -> Result<Session, StoreError> {
         let Requester { queue, tenant } = requester;
-        let user = self.connections.manager().config.get_user();
+        let user = self.connections.manager().target.config.get_user();
         let prologue = Prologue::new(tenant, access, &self.options, user);
         let permit = self.queue.acquire(queue, self.options.acquire_timeout).await?;
         let connection = self.connections.get().await.map_err(to_store_error)?;

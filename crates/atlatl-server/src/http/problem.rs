@@ -19,7 +19,7 @@ pub(super) fn store_problem(error: StoreError) -> Problem {
         StoreError::Invalid(error) => {
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
         }
-        StoreError::Busy | StoreError::Unavailable(_) => {
+        StoreError::Busy | StoreError::Unavailable(_) | StoreError::Connect(_) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
         }
         // The outcome is unknown until the store is back.

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
-use atlatl_memory::{MemoryStore, OnConflict, Postgres, SqliteStore};
+use atlatl_memory::{MemoryStore, OnConflict, PasswordSource, Postgres, SqliteStore};
 use clap::Subcommand;
 use mif::MemoryId;
 use serde_json::json;
@@ -101,9 +101,9 @@ async fn migrate(
 ) -> Result<Status, Error> {
     let config = &settings.config.memory;
     let plain_text = memory_config::plain_text(config.allow_plain);
-    let owner = postgres_options(&args.owner, plain_text)
+    let owner = postgres_options(&args.owner, plain_text, PasswordSource::None)
         .map_err(|error| invalid_url("--as", &error, ALLOW_PLAIN_KEY))?;
-    let user = postgres_options(&config.store, plain_text)
+    let user = postgres_options(&config.store, plain_text, PasswordSource::None)
         .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
     if owner.role == user.role {
         return Err(Error::usage(format!(

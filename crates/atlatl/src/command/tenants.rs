@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use atlatl_memory::{Registry, StoreError, TenantLimits, TenantSummary};
+use atlatl_memory::{PasswordSource, Registry, StoreError, TenantLimits, TenantSummary};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -95,7 +95,8 @@ pub(crate) struct SchemaOwner {
 impl SchemaOwner {
     /// Opens the registry of tenants and keys.
     pub(crate) async fn registry(&self) -> Result<Registry, Error> {
-        let options = postgres_options(&self.url, memory_config::plain_text(self.allow_plain))
+        let plain_text = memory_config::plain_text(self.allow_plain);
+        let options = postgres_options(&self.url, plain_text, PasswordSource::None)
             .map_err(|error| invalid_url("--as", &error, "--allow-plain"))?;
         Registry::open(&options).await.map_err(database_error)
     }

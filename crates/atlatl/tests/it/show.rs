@@ -43,6 +43,8 @@ fn defaults_for_a_person() {
     memory.tenant                     "default"
     memory.connections                8
     memory.allow_plain                false
+    memory.password_file              ""
+    memory.password_command           []
     memory.embedder                   "auto"
     server.listen                     ""
     server.allowed_hosts              []
@@ -111,6 +113,8 @@ fn defaults_for_a_program() {
         "tenant": "default",
         "connections": 8,
         "allow_plain": false,
+        "password_file": "",
+        "password_command": [],
         "embedder": "auto"
       },
       "server": {
@@ -184,6 +188,8 @@ fn origins_for_a_person() {
     memory.tenant                     "default"                              default
     memory.connections                8                                      default
     memory.allow_plain                false                                  default
+    memory.password_file              ""                                     default
+    memory.password_command           []                                     default
     memory.embedder                   "auto"                                 default
     server.listen                     ""                                     default
     server.allowed_hosts              []                                     default

@@ -299,6 +299,24 @@ pub const KEYS: &[ConfigKey] = &[
     )
     .for_commands(MEMORY),
     row(
+        "memory.password_file",
+        TrustRequired,
+        Text,
+        r#""""#,
+        "The file with the password for a PostgreSQL database, read for each connection; only its \
+         owner may be able to read it. Not used if the URL or PGPASSWORD has a password.",
+    )
+    .for_commands(MEMORY),
+    row(
+        "memory.password_command",
+        TrustRequired,
+        List,
+        "[]",
+        "A program and its arguments, run for each connection, that prints the password for a \
+         PostgreSQL database; it is used like memory.password_file.",
+    )
+    .for_commands(MEMORY),
+    row(
         "memory.embedder",
         TrustRequired,
         Locator(&["auto", "none", "openai:", "local:"]),

@@ -9,7 +9,7 @@ use atlatl_memory::embed::EmbedderChoice;
 use atlatl_memory::{Health, Postgres, SqliteStore, StoreError, embed};
 
 use super::report::{Finding, Group, config_fix, quote_path};
-use crate::error::{Error, with_causes};
+use crate::error::{Error, connect_error, with_causes};
 use crate::memory_config;
 use crate::memory_config::{MIGRATE, StoreLocation, wants_migration};
 use crate::output::{Waiting, counted};
@@ -186,6 +186,9 @@ fn missing_pgvector(place: &str) -> Finding {
 }
 
 fn database_finding(error: &StoreError) -> Finding {
+    if let Some(refused) = connect_error(error) {
+        return Finding::fault("memory-store", "memory.store", &refused.why, &refused.hint);
+    }
     let (message, fix) = match error {
         StoreError::NotAStore { why, .. } if wants_migration(why) => (why.clone(), MIGRATE),
         StoreError::NotAStore { why, .. } => {
