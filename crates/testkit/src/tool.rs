@@ -123,6 +123,21 @@ pub fn require_postgres() -> PathBuf {
     })
 }
 
+/// Finds the programs of Debian's `PostgreSQL`, which is built with TLS and without pgvector.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if it is not there.
+pub fn require_debian_postgres() -> PathBuf {
+    let programs = PathBuf::from("/usr/lib/postgresql/15/bin");
+    assert!(
+        is_program(&programs.join("postgres")),
+        "this test runs Debian's PostgreSQL, which is not installed; install it with: \
+         sudo apt-get install --no-install-recommends postgresql-15"
+    );
+    programs
+}
+
 /// Finds the program of an S3 server: below `TESTKIT_S3`, or where `.ci/s3` puts it.
 ///
 /// # Panics

@@ -15,8 +15,7 @@ use super::tls::{TlsOptions, Verification};
 use crate::store::{ConnectError, StoreError};
 
 /// What helps if the server rejects the password, or there is none.
-const PASSWORD_HINT: &str =
-    "check the user in the URL and the password: PGPASSWORD, memory.password_file or \
+const PASSWORD_HINT: &str = "check the user in the URL and the password: PGPASSWORD, memory.password_file or \
      memory.password_command";
 
 /// The failure of a connection attempt.
@@ -54,7 +53,10 @@ impl Refusal {
                 } else {
                     "set ssl = on in its postgresql.conf, or omit sslmode: it is on this machine"
                 };
-                return StoreError::Connect(connect("the server does not support TLS".into(), hint));
+                return StoreError::Connect(connect(
+                    "the server does not support TLS".into(),
+                    hint,
+                ));
             }
             Self::Other(error) => return error,
             Self::Encrypted(error) | Self::Plain(error) => error,
@@ -156,9 +158,7 @@ fn explain_certificate(error: &CertificateError, tls: &TlsOptions) -> (String, S
             format!("the server's certificate is not valid before {}", date(*not_before)),
             "check the clocks of both machines".into(),
         ),
-        CertificateError::Expired => {
-            ("the server's certificate has expired".into(), renew.into())
-        }
+        CertificateError::Expired => ("the server's certificate has expired".into(), renew.into()),
         other => (
             format!("the server's certificate cannot be used: {other}"),
             "issue a certificate for servers, signed by a CA and with a subjectAltName".into(),

@@ -33,11 +33,8 @@ impl TlsParameters {
 pub(super) fn split_tls(text: &str) -> (String, TlsParameters) {
     let mut parameters = TlsParameters::default();
     let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-    let rest = if is_url {
-        split_url(text, &mut parameters)
-    } else {
-        split_pairs(text, &mut parameters)
-    };
+    let rest =
+        if is_url { split_url(text, &mut parameters) } else { split_pairs(text, &mut parameters) };
     (rest, parameters)
 }
 

@@ -126,11 +126,7 @@ async fn run(program: &str, arguments: &[String]) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the password in `bytes`, without the last line end.
-fn to_password(
-    bytes: Vec<u8>,
-    name: &str,
-    hint: &'static str,
-) -> Result<String, CredentialError> {
+fn to_password(bytes: Vec<u8>, name: &str, hint: &'static str) -> Result<String, CredentialError> {
     let wrong = |why: &str| CredentialError::new(format!("{name}: {why}"), hint);
     if bytes.len() as u64 > MAX_SECRET_LEN {
         return Err(wrong("longer than 64 KiB"));
@@ -225,7 +221,10 @@ mod tests {
         let path = dir.path().join("password");
         let file = PasswordSource::File(path.clone());
         let (missing, text) = refusal(&file).await;
-        assert!(matches!(missing, StoreError::Connect(_)) && text.contains("cannot read"), "{text}");
+        assert!(
+            matches!(missing, StoreError::Connect(_)) && text.contains("cannot read"),
+            "{text}"
+        );
         fs::write(&path, "s3cret\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         let (open, text) = refusal(&file).await;

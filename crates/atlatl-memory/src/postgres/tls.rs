@@ -89,7 +89,9 @@ impl TlsOptions {
                 Some(ClientCertificate { certificate: certificate.into(), key: key.into() })
             }
             (Some(_), None) => return Err("sslcert needs sslkey, the file of its key".into()),
-            (None, Some(_)) => return Err("sslkey needs sslcert, the file of its certificate".into()),
+            (None, Some(_)) => {
+                return Err("sslkey needs sslcert, the file of its certificate".into());
+            }
         };
         let mode = match (&sslmode, default) {
             (Some(mode), _) => mode.as_str(),
@@ -158,7 +160,9 @@ impl TlsOptions {
         };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| CredentialError::new(format!("cannot use TLS: {error}"), "report this error"))?
+            .map_err(|error| {
+                CredentialError::new(format!("cannot use TLS: {error}"), "report this error")
+            })?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let mut config = match &self.client {
@@ -180,7 +184,9 @@ impl TlsOptions {
 }
 
 impl ClientCertificate {
-    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), CredentialError> {
+    fn read(
+        &self,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), CredentialError> {
         let certificates = read_certificates("sslcert", &self.certificate)?;
         let pem = read_private("sslkey", &self.key)?;
         let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| {

@@ -12,6 +12,7 @@ mod recall;
 mod reuse;
 mod schema;
 mod tenants;
+mod tls;
 
 use std::cell::Cell;
 

@@ -16,7 +16,7 @@ use testkit::postgres::{APP, PostgresServer};
 use super::{migrated, options};
 
 /// What to do with the next `COMMIT`.
-const PASS: u8 = 0;
+pub(super) const PASS: u8 = 0;
 /// Deliver it, and drop the response.
 const LOSE_ANSWER: u8 = 1;
 /// Drop it.
@@ -25,7 +25,7 @@ const LOSE_WORD: u8 = 2;
 const LOSE_ALL: u8 = 3;
 
 /// A proxy in front of the server, on its own port.
-fn relay(socket: PathBuf, fault: Arc<AtomicU8>) -> u16 {
+pub(super) fn relay(socket: PathBuf, fault: Arc<AtomicU8>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
