@@ -186,9 +186,9 @@ fn an_address_that_others_reach_is_refused_without_tokens() {
     let run = program.run(&["serve", "--http", "0.0.0.0:0", "--set", "server.auth=secret-token"]);
     assert!(run.stderr.contains("token-file:PATH") && !run.stderr.contains("secret"), "{run}");
     let run =
-        program.run(&["serve", "--set", "memory.store=postgres://u:hidden@h/db?sslmode=require"]);
+        program.run(&["serve", "--set", "memory.store=postgres://u:hidden@h/db?sslmode=disable"]);
     assert!(
-        run.stderr.contains("has no TLS for PostgreSQL") && !run.stderr.contains("hidden"),
+        run.stderr.contains("readable on the network") && !run.stderr.contains("hidden"),
         "{run}"
     );
 }

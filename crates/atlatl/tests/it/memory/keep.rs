@@ -285,12 +285,12 @@ fn what_makes_no_sense_is_refused() {
     --- stderr
     note: 00000000-0000-0000-0000-000000000000 did not exist
     "#);
-    let postgres = ["--set", "memory.store=postgres://ann:hidden@db/m?sslmode=require", "list"];
+    let postgres = ["--set", "memory.store=postgres://ann:hidden@db/m?sslmode=verify-ca", "list"];
     insta::assert_snapshot!(refused(&postgres), @"
     status: 2
     --- stdout
     --- stderr
-    error: memory.store: the database URL is not a usable memory store: sslmode=require is not supported: Atlatl has no TLS for PostgreSQL yet
+    error: memory.store: the database URL is not a usable memory store: sslmode=verify-ca needs sslrootcert, the file of the CA's certificate; or use sslmode=verify-full
     hint: --set memory.store=postgres://USER@HOST/DATABASE
     ");
     let embedder = ["--set", "memory.embedder=openai:http://key@h#m", "search", "x"];

@@ -1,5 +1,8 @@
 //! `atlatl db`, and memories on the command line that lie in a database.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
 use testkit::postgres::{APP, OWNER, PASSWORD, PostgresServer};
 
 use super::*;
@@ -52,8 +55,12 @@ fn whoever_owns_the_schema_cannot_use_it_and_a_file_is_no_database() {
     let run = Program::new().run(&["db", "check"]);
     assert_eq!(run.status, 2, "{run}");
     assert!(run.stderr.contains("--set memory.store=postgres://"), "{run}");
-    let run = using("postgres://h/d?sslmode=require").run(&["db", "check"]);
+    let run = using("postgres://me@h/d?sslmode=allow").run(&["db", "check"]);
     assert_eq!(run.status, 2, "{run}");
+    assert!(run.stderr.contains("sslmode=allow is not supported: use prefer"), "{run}");
+    let run = using("postgres://me@h/d?sslmode=prefer").run(&["db", "check"]);
+    assert_eq!(run.status, 2, "{run}");
+    assert!(run.stderr.contains("hint: remove sslmode"), "{run}");
 }
 
 #[test]
@@ -66,10 +73,31 @@ fn a_password_may_come_from_where_others_look_for_it() {
     let (_, rest) = url.split_once('@').unwrap();
     let bare = using(&format!("postgres://{APP}@{rest}"));
     let refused = bare.run(&["db", "check"]);
-    let admitted = bare.variable("PGPASSWORD", PASSWORD).run(&["db", "check"]);
+    assert_eq!(refused.status, 1, "{refused}");
+    assert!(refused.stderr.contains("PGPASSWORD, memory.password_file"), "{refused}");
+    let file = bare.path("password");
+    fs::write(&file, format!("{PASSWORD}\n")).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let file = file.to_str().unwrap();
+    let by_file = format!("memory.password_file={file}");
+    let by_command = format!("memory.password_command=[\"cat\", \"{file}\"]");
+    let open = bare.run(&["db", "check", "--set", &by_file]);
+    assert_eq!(open.status, 1, "{open}");
+    assert!(open.stderr.contains(&format!("hint: chmod 600 {file}")), "{open}");
+    fs::set_permissions(file, Permissions::from_mode(0o600)).unwrap();
+    for source in [&by_file, &by_command] {
+        let admitted = bare.run(&["db", "check", "--set", source]);
+        assert_eq!(admitted.status, 0, "{admitted}");
+    }
+    let both = bare.run(&["db", "check", "--set", &by_file, "--set", &by_command]);
+    assert_eq!(both.status, 2, "{both}");
+    assert!(both.stderr.contains("are both set"), "{both}");
+    fs::write(file, "wrong").unwrap();
+    let wrong = bare.run(&["db", "check", "--set", &by_file]);
+    assert!(wrong.stderr.contains("password authentication failed"), "{wrong}");
+    // It comes before the others.
+    let admitted = bare.variable("PGPASSWORD", PASSWORD).run(&["db", "check", "--set", &by_file]);
     assert_eq!(admitted.status, 0, "{admitted}");
-    // Where the server asks for none, that is its affair.
-    assert!(refused.status <= 1, "{refused}");
 }
 
 #[test]
