@@ -131,7 +131,9 @@ fn explain(error: &rustls::Error, tls: &TlsOptions) -> (String, String) {
 fn explain_certificate(error: &CertificateError, tls: &TlsOptions) -> (String, String) {
     let renew = "renew the server's certificate, then reload it: SELECT pg_reload_conf()";
     match error {
-        CertificateError::UnknownIssuer => match &tls.verification {
+        // A CA of the same name with another key is a bad signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => match &tls.verification
+        {
             Verification::Chain(path) | Verification::ChainAndName(Some(path)) => (
                 format!("no CA in {} signed the server's certificate", path.display()),
                 "set sslrootcert to the certificate of the CA that signed it".into(),
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn g40_each_refusal_has_a_hint_that_fits() {
         let url = "postgres://me@db.example/d";
-        let client = format!("{url}?sslrootcert=/ca.pem&sslcert=c&sslkey=k");
+        let client = "postgres://me@db.example/d?sslrootcert=/ca.pem&sslcert=c&sslkey=k";
         let at = |days: u64| UnixTime::since_unix_epoch(Duration::from_hours(24 * days));
         let certificate = rustls::Error::InvalidCertificate;
         let name = CertificateError::NotValidForNameContext {
@@ -201,10 +203,10 @@ mod tests {
         let expired_client = rustls::Error::AlertReceived(AlertDescription::CertificateExpired);
         for (url, error, why, hint) in [
             (url, certificate(CertificateError::UnknownIssuer), "this system", "sslrootcert=FILE"),
-            (&client, certificate(CertificateError::UnknownIssuer), "/ca.pem", "set sslrootcert"),
+            (client, certificate(CertificateError::UnknownIssuer), "/ca.pem", "set sslrootcert"),
             (url, certificate(name), "for a.example, 192.0.2.1, not for db.example", "verify-ca"),
             (url, certificate(expired), "expired on 2024-10-04", "renew the server's"),
-            (&client, expired_client, "client certificate: CertificateExpired", "renew sslcert"),
+            (client, expired_client, "client certificate: CertificateExpired", "renew sslcert"),
             (
                 url,
                 rustls::Error::AlertReceived(AlertDescription::CertificateRequired),

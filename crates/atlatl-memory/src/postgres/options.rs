@@ -159,7 +159,6 @@ impl PostgresOptions {
 }
 
 /// What to connect to, and how.
-#[derive(Clone)]
 pub(super) struct Target {
     pub(super) config: Config,
     pub(super) tls: TlsOptions,

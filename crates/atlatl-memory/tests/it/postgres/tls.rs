@@ -108,8 +108,7 @@ fn assert_refused(options: &PostgresOptions, why: &str, hint: &str) {
 #[test]
 fn g40_each_mode_encrypts_and_verifies_what_it_says() {
     let fixture = Fixture::start("");
-    let other = Authority::new("Another CA");
-    fixture.write("other.pem", &other.pem());
+    fixture.write("other.pem", &Authority::new("Another CA").pem());
     let (ca, other) = (fixture.path("ca.pem"), fixture.path("other.pem"));
     let with = |host: &str, parameters: &str| fixture.options(APP, host, parameters);
     // Neither checks the name: the certificate is not for 127.0.0.1.
@@ -132,9 +131,9 @@ fn g40_each_mode_encrypts_and_verifies_what_it_says() {
     for (host, parameters, why, hint) in [
         ("127.0.0.1", "sslmode=disable".to_owned(), "no encryption", "sslmode=verify-full"),
         ("127.0.0.1", String::new(), "no encryption", "sslmode=verify-full"),
-        ("127.0.0.1", format!("sslmode=require&sslrootcert={other}"), &other, "set sslrootcert"),
-        ("127.0.0.1", format!("sslmode=prefer&sslrootcert={other}"), &other, "set sslrootcert"),
-        ("localhost", format!("sslmode=verify-ca&sslrootcert={other}"), &other, "set sslrootcert"),
+        ("127.0.0.1", format!("sslmode=require&sslrootcert={other}"), &*other, "set sslrootcert"),
+        ("127.0.0.1", format!("sslmode=prefer&sslrootcert={other}"), &*other, "set sslrootcert"),
+        ("localhost", format!("sslmode=verify-ca&sslrootcert={other}"), &*other, "set sslrootcert"),
         ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={ca}"), names, "subjectAltName"),
         ("0.0.0.0", format!("sslrootcert={ca}"), names, "subjectAltName"),
         ("localhost", "sslmode=verify-full".to_owned(), "system", "sslrootcert=FILE"),
