@@ -206,11 +206,11 @@ mod tests {
         assert!(wait > Duration::from_secs(9) && wait <= Duration::from_secs(10), "{wait:?}");
         limit.spend(Duration::from_hours(1));
         let wait = limit.check().unwrap_err();
-        assert!(wait > Duration::from_secs(59) && wait <= Duration::from_secs(60), "{wait:?}");
+        assert!(wait > Duration::from_secs(59) && wait <= Duration::from_mins(1), "{wait:?}");
     }
 
     fn uncounted() -> impl Future<Output = Result<u64, StoreError>> {
-        async { unreachable!("there is no limit") }
+        std::future::poll_fn(|_| unreachable!("there is no limit"))
     }
 
     #[tokio::test]

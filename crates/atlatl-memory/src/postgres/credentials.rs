@@ -118,7 +118,7 @@ async fn run(program: &str, arguments: &[String]) -> io::Result<Vec<u8>> {
     if let Some(stdout) = child.stdout.take() {
         stdout.take(MAX_SECRET_LEN + 1).read_to_end(&mut output).await?;
     }
-    let status = child.await.await?;
+    let status = child.wait().await?;
     if !status.success() {
         return Err(io::Error::other(status.to_string()));
     }

@@ -112,7 +112,8 @@ impl managed::Manager for Connector {
         if let Some(until) = paused {
             sleep(until.saturating_duration_since(Instant::now())).await;
         }
-        let opened = Connection::open(&self.target).await;
+        // Boxed, since every transaction contains this future.
+        let opened = Box::pin(Connection::open(&self.target)).await;
         let failed = matches!(opened, Err(StoreError::Unavailable(_) | StoreError::Connect(_)));
         *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) =
             failed.then(|| Instant::now() + CONNECT_RETRY_DELAY);

@@ -113,13 +113,12 @@ impl TlsOptions {
         let (encryption, verification) = match mode {
             "disable" => (Encryption::Never, Verification::None),
             "prefer" => (Encryption::IfOffered, chain(roots)),
-            "require" => (Encryption::Always, chain(roots)),
             "verify-ca" if roots.is_none() => {
                 return Err("sslmode=verify-ca needs sslrootcert, the file of the CA's \
                             certificate; or use sslmode=verify-full"
                     .into());
             }
-            "verify-ca" => (Encryption::Always, chain(roots)),
+            "require" | "verify-ca" => (Encryption::Always, chain(roots)),
             "verify-full" => (Encryption::Always, Verification::ChainAndName(roots)),
             "allow" => {
                 return Err("sslmode=allow is not supported: use prefer, or verify-full".into());

@@ -9,7 +9,9 @@ use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
+
+type Acquiring = Pin<Box<dyn Future<Output = Result<Permit, StoreError>>>>;
 
 fn many(connections: usize) -> Arc<FairQueue> {
     FairQueue::new(Shares::new(connections, ConnectionSharing::ManyTenants))
@@ -231,7 +233,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let queue = many(connections);
-            let mut begun: Vec<Pin<Box<dyn Future<Output = Result<Permit, StoreError>>>>> = Vec::new();
+            let mut begun: Vec<Acquiring> = Vec::new();
             let mut granted = Vec::new();
             for step in steps {
                 match step {

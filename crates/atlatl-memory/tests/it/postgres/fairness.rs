@@ -25,7 +25,7 @@ fn shared(server: &PostgresServer, database: &str) -> PostgresOptions {
     let mut options = options(server, APP, database);
     options.connections = 8;
     options.sharing = ConnectionSharing::ManyTenants;
-    options.acquire_timeout = Duration::from_secs(60);
+    options.acquire_timeout = Duration::from_mins(1);
     options
 }
 

@@ -272,7 +272,7 @@ fn a_key_is_known_no_longer_than_it_is_good() {
     let key = team.key_with("ann", "memory:read", |record| record.expires = Some(soon));
     let (served, _places, keys, _) = team.serve();
     assert_eq!(get(&served, "/v1/memories", &key).status, 200);
-    std::thread::sleep(std::time::Duration::from_millis(1600));
+    std::thread::sleep(Duration::from_millis(1600));
     get(&served, "/v1/memories", &key).is_problem(401);
     assert_eq!(keys.asked.load(Ordering::SeqCst), 2);
 }

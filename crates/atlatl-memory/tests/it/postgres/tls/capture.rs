@@ -44,12 +44,12 @@ fn recorder(target: u16) -> (u16, Recordings) {
             thread::spawn(move || {
                 pass(from, to, |bytes| {
                     answers.lock().unwrap().from_server.extend_from_slice(bytes);
-                })
+                });
             });
             thread::spawn(move || {
                 pass(client, server, |bytes| {
                     recording.lock().unwrap().from_client.extend_from_slice(bytes);
-                })
+                });
             });
         }
     });

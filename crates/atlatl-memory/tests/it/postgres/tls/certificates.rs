@@ -30,7 +30,7 @@ impl Authority {
 
     /// Issues a certificate for these host names and addresses.
     pub(super) fn leaf(&self, names: &[&str], common_name: &str) -> Leaf {
-        self.issue(params(names, common_name))
+        self.issue(&params(names, common_name))
     }
 
     /// Issues a certificate that is valid from the beginning of one year to the beginning of another.
@@ -38,10 +38,10 @@ impl Authority {
         let mut params = params(names, "dated");
         params.not_before = date_time_ymd(from, 1, 1);
         params.not_after = date_time_ymd(to, 1, 1);
-        self.issue(params)
+        self.issue(&params)
     }
 
-    fn issue(&self, params: CertificateParams) -> Leaf {
+    fn issue(&self, params: &CertificateParams) -> Leaf {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap().pem();
         Leaf { certificate, key: key.serialize_pem() }
