@@ -19,6 +19,7 @@ pub(crate) mod offload;
 pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod run;
+mod runtime;
 pub(crate) mod serve;
 pub(crate) mod stats;
 pub(crate) mod tenants;

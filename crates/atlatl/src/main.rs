@@ -9,7 +9,6 @@ mod ledger_sink;
 mod login_store;
 mod memory_config;
 mod output;
-mod runtime;
 mod settings;
 mod spool_config;
 mod stored_output;

@@ -9,12 +9,12 @@ use mif::MemoryId;
 use serde_json::json;
 
 use super::memory::import::importer::Importer;
+use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config::{
     self, ALLOW_PLAIN_KEY, StoreLocation, database_error, invalid_url, postgres_options,
 };
 use crate::output::{Mode, Output, Progress, Spinner, grouped};
-use crate::runtime;
 use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl db migrate`.

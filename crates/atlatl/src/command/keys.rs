@@ -7,10 +7,10 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::tenants::{SchemaOwner, examples};
+use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config::{self, database_error};
 use crate::output::{Mode, Output, Table, distance, printable};
-use crate::runtime;
 
 /// Examples for the long help of `atlatl keys create`.
 const CREATE_EXAMPLES: &str = examples!(

@@ -11,10 +11,10 @@ use lro::IdSeed;
 use serde_json::json;
 use url::Url;
 
+use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::login_store::{self, LoginEntry};
 use crate::output::{Facts, Mode, Output, Table, pluralize};
-use crate::runtime;
 use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl login`.

@@ -12,10 +12,10 @@ mod vectors;
 use clap::Subcommand;
 use serde_json::json;
 
+use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config;
 use crate::output::{Mode, Output};
-use crate::runtime;
 use crate::settings::{Settings, Sources};
 
 /// The subcommands of `atlatl memory`.

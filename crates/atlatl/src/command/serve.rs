@@ -24,9 +24,9 @@ use self::events::{AuditLog, EventFanOut};
 use self::traces::Traces;
 use super::proxy::OffloadStack;
 use crate::access::{Auth, Door, descriptors};
+use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config;
-use crate::runtime;
 use crate::settings::{Settings, Sources};
 use crate::spool_config::open_object_spool;
 

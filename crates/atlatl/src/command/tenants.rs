@@ -6,10 +6,10 @@ use atlatl_memory::{PasswordSource, Registry, StoreError, TenantLimits, TenantSu
 use clap::Subcommand;
 use serde_json::json;
 
+use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config::{self, database_error, invalid_url, postgres_options};
 use crate::output::{Mode, Output, Spinner, Table, distance, grouped, pluralize, printable};
-use crate::runtime;
 
 /// Examples for the long help of a command that runs as the owner of the schema.
 macro_rules! examples {

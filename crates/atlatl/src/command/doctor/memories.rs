@@ -9,11 +9,11 @@ use atlatl_memory::embed::EmbedderChoice;
 use atlatl_memory::{Health, Postgres, SqliteStore, StoreError, embed};
 
 use super::report::{Finding, Group, config_fix, quote_path};
+use crate::command::runtime;
 use crate::error::{Error, connect_error, with_causes};
 use crate::memory_config;
 use crate::memory_config::{MIGRATE, StoreLocation, wants_migration};
 use crate::output::{Waiting, counted};
-use crate::runtime;
 use crate::settings::Settings;
 
 /// Checks the store and the embedder.
