@@ -18,7 +18,7 @@
 //!    - an entry of `lro.notes` with its size,
 //!    - one of the texts that the last entry of `lro.notes` counts, with their size in bytes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use lro::mcp::Tools;
@@ -39,7 +39,7 @@ use crate::fixture::now;
 /// The characters of a path that `lro.around` shows.
 const MAX_PATH_CHARS: usize = 80;
 
-/// A sample by default, more in a long run (`cargo xtask soak everything-found`).
+/// A sample by default, more in a long run (`cargo xtask soak everything-found` and `sizes-add-up`).
 fn cases(sample: u32) -> ProptestConfig {
     let soak = std::env::var("ATLATL_SOAK_CASES").ok().and_then(|cases| cases.parse().ok());
     let cases = soak.unwrap_or(sample);
@@ -274,7 +274,7 @@ fn members_add_up(descriptor: &Descriptor, document: &Node, path: &[&str]) -> Re
         }
     }
     // The largest are tables. A table that is not found is in a member that is shown or named.
-    let mut counted = 0_u32;
+    let mut counted = 0;
     for table in descriptor.lro.tables.iter().filter(|table| table.name != "results") {
         if let Some(more) = table.name.strip_prefix("\u{2026} ") {
             counted = more.trim_end_matches(" more").parse().unwrap();
@@ -288,24 +288,7 @@ fn members_add_up(descriptor: &Descriptor, document: &Node, path: &[&str]) -> Re
             });
         }
     }
-    // Which tables are only counted is not said: some of the members with objects.
-    let tables: Vec<String> = left
-        .iter()
-        .filter(|(_, member)| has_objects(member))
-        .map(|(name, _)| name.clone())
-        .collect();
-    let choices = (0_u32..1 << tables.len().min(12)).filter(|set| set.count_ones() <= counted);
-    let mut result = Err("no choice of tables adds up".to_owned());
-    for set in choices {
-        let is_left = |name: &String| {
-            !(0..).zip(&tables).any(|(i, table)| table == name && set >> i & 1 == 1)
-        };
-        result = rest_adds_up(rest.as_deref(), left.iter().filter(|(name, _)| is_left(name)));
-        if result.is_ok() {
-            break;
-        }
-    }
-    result
+    rest_adds_up(rest.as_deref(), &left, counted)
 }
 
 fn has_objects(member: &Member<'_>) -> bool {
@@ -328,20 +311,32 @@ fn remove_largest(left: &mut HashMap<String, Member<'_>>, is_table: impl Fn(&Mem
     }
 }
 
-fn rest_adds_up<'a>(
+/// Whether `rest` counts the members that are left without up to `counted` tables. Which tables these
+/// are is not said: some of the members with objects.
+fn rest_adds_up(
     rest: Option<&str>,
-    left: impl Iterator<Item = (&'a String, &'a Member<'a>)>,
+    left: &HashMap<String, Member<'_>>,
+    counted: usize,
 ) -> Result<(), String> {
-    let left: Vec<_> = left.collect();
-    let bytes: usize =
-        left.iter().map(|(_, member)| member.value.json(Spelling::Short).len()).sum();
-    let expected =
-        (!left.is_empty()).then(|| format!("{} more members, {bytes} bytes", left.len()));
-    if rest != expected.as_deref() {
-        let names: Vec<&String> = left.iter().map(|(name, _)| *name).collect();
-        return Err(format!("{rest:?} instead of {expected:?}: {names:?}"));
+    let size = |member: &Member<'_>| member.value.json(Spelling::Short).len();
+    // The number and the size of every choice of tables.
+    let mut choices = HashSet::from([(0, 0)]);
+    for member in left.values().filter(|member| has_objects(member)) {
+        let with = choices.iter().map(|(tables, bytes)| (tables + 1, bytes + size(member)));
+        let with: Vec<_> = with.filter(|(tables, _)| *tables <= counted).collect();
+        choices.extend(with);
     }
-    Ok(())
+    let (members, bytes) = (left.len(), left.values().map(size).sum::<usize>());
+    let adds_up = choices.iter().any(|(tables, table_bytes)| {
+        let members = members - tables;
+        let text = format!("{members} more members, {} bytes", bytes - table_bytes);
+        rest == (members > 0).then_some(&*text)
+    });
+    if adds_up {
+        return Ok(());
+    }
+    let names: Vec<&String> = left.keys().collect();
+    Err(format!("{rest:?} instead of {members} members, {bytes} bytes without tables: {names:?}"))
 }
 
 /// Whether `shown` is `node`, with invisible characters escaped.
