@@ -303,8 +303,8 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""""#,
-        "The file with the password for a PostgreSQL database, read for each connection; only its \
-         owner may be able to read it. Not used if the URL or PGPASSWORD has a password.",
+        "The file with the password for a PostgreSQL database, which only its owner may be able to \
+         read, read for each connection unless the URL or PGPASSWORD has a password.",
     )
     .for_commands(MEMORY),
     row(

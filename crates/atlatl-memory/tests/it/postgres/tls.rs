@@ -35,6 +35,8 @@ impl Fixture {
         let certificates = authority.server(&authority.leaf(&["localhost"], "localhost"));
         let server = PostgresServer::start_tls(&certificates, rules);
         let database = server.database_without_pgvector();
+        // To see how the connection of another login is encrypted.
+        server.sql("postgres", &format!("GRANT pg_read_all_stats TO {APP}"));
         let dir = tempfile::tempdir().unwrap();
         let fixture = Self { server, authority, database, dir };
         fixture.write("ca.pem", &fixture.authority.pem());
@@ -177,9 +179,9 @@ fn g40_certificates_that_do_not_fit_are_refused_with_their_reason() {
 #[test]
 fn g40_client_certificates_prove_who_connects() {
     let fixture = Fixture::start(
-        "hostssl all certified all cert\nhostssl all both all scram-sha-256 clientcert=verify-ca\n",
+        "hostssl all certified all cert\nhostssl all mutual all scram-sha-256 clientcert=verify-ca\n",
     );
-    for role in ["certified", "both"] {
+    for role in ["certified", "mutual"] {
         let password = testkit::postgres::PASSWORD;
         let sql = format!("CREATE ROLE {role} LOGIN PASSWORD '{password}'; GRANT {APP} TO {role}");
         fixture.server.sql("postgres", &sql);
@@ -192,8 +194,8 @@ fn g40_client_certificates_prove_who_connects() {
     let right = fixture.client("right", &authority.leaf(&[], "certified"));
     let other = fixture.client("other", &authority.leaf(&[], "somebody"));
     assert_eq!(protocol(&connect("certified", &right)).unwrap(), "TLSv1.3");
-    assert_eq!(protocol(&connect("both", &other)).unwrap(), "TLSv1.3");
-    for user in ["certified", "both"] {
+    assert_eq!(protocol(&connect("mutual", &other)).unwrap(), "TLSv1.3");
+    for user in ["certified", "mutual"] {
         assert_refused(&connect(user, ""), "client certificate", "add sslcert=FILE");
     }
     assert_refused(&connect("certified", &other), "certificate", "the common name in sslcert");
@@ -202,7 +204,7 @@ fn g40_client_certificates_prove_who_connects() {
         ("expired", authority.dated(&[], 2020, 2021), "renew sslcert"),
     ] {
         let client = fixture.client(name, &leaf);
-        assert_refused(&connect("both", &client), "rejects the client certificate", hint);
+        assert_refused(&connect("mutual", &client), "rejects the client certificate", hint);
     }
     // Files that cannot be used.
     let key = Path::new(&fixture.path("right.key")).to_owned();
