@@ -281,8 +281,8 @@ fn members_add_up(descriptor: &Descriptor, document: &Node, path: &[&str]) -> Re
             continue;
         }
         let path = table.from.as_ref().unwrap_or(&table.name);
-        if left.remove(path).is_none() {
-            // The path may be abridged.
+        if left.remove(path).is_none() && path.contains('\u{2026}') {
+            // The path is abridged.
             remove_largest(&mut left, |member| {
                 member.path.len() > MAX_PATH_CHARS && record_count(member.value) == table.records
             });
