@@ -281,11 +281,12 @@ fn members_add_up(descriptor: &Descriptor, document: &Node, path: &[&str]) -> Re
             continue;
         }
         let path = table.from.as_ref().unwrap_or(&table.name);
-        if left.remove(path).is_none() && path.contains('\u{2026}') {
-            // The path is abridged.
-            remove_largest(&mut left, |member| {
-                member.path.len() > MAX_PATH_CHARS && record_count(member.value) == table.records
-            });
+        // An abridged path may be that of a member that contains the table.
+        let is_table = |member: &Member<'_>| {
+            has_objects(member) && record_count(member.value) == table.records
+        };
+        if !path.contains('\u{2026}') || left.get(path).is_some_and(is_table) {
+            left.remove(path);
         }
     }
     rest_adds_up(rest.as_deref(), &left, counted)
@@ -296,18 +297,6 @@ fn has_objects(member: &Member<'_>) -> bool {
         Node::Array(records) => records.iter().all(is_object) && !records.is_empty(),
         Node::Object(records) => records.iter().all(|(_, record)| is_object(record)),
         _ => false,
-    }
-}
-
-/// Removes the largest member with objects that `is_table` accepts.
-fn remove_largest(left: &mut HashMap<String, Member<'_>>, is_table: impl Fn(&Member<'_>) -> bool) {
-    let largest = left
-        .iter()
-        .filter(|(_, member)| has_objects(member) && is_table(member))
-        .max_by_key(|(_, member)| member.value.json(Spelling::Short).len())
-        .map(|(name, _)| name.clone());
-    if let Some(name) = largest {
-        left.remove(&name);
     }
 }
 
