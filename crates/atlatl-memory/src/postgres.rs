@@ -17,6 +17,7 @@ mod maintenance;
 mod migrations;
 mod options;
 mod pool;
+mod pooler;
 mod registry;
 mod row_level_security;
 mod search;
@@ -41,6 +42,7 @@ pub use self::options::{
     ConnectionSharing, DatabaseTimeSink, MIN_SHARED_CONNECTIONS, PlainText, PostgresOptions,
 };
 use self::pool::{Pool, read_transaction, write_transaction};
+pub use self::pooler::PreparedStatements;
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };

@@ -9,9 +9,9 @@ use std::{
 use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
     BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PasswordSource,
-    PlainText, Postgres, PostgresOptions, SqliteStore, StoreError,
+    PlainText, Postgres, PostgresOptions, PreparedStatements, SqliteStore, StoreError,
 };
-use lro_core::config::MemoryConfig;
+use lro_core::config::{MemoryConfig, PreparedStatementsMode};
 
 use crate::{
     error::{Error, connect_error, with_causes},
@@ -267,6 +267,11 @@ pub(crate) fn database_options(settings: &Settings) -> Result<Option<PostgresOpt
     let mut options = postgres_options(&config.store, plain_text(config.allow_plain), password)
         .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
     options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
+    options.prepared_statements = match config.prepared_statements {
+        PreparedStatementsMode::On => PreparedStatements::On,
+        PreparedStatementsMode::Off => PreparedStatements::Off,
+        _ => PreparedStatements::Auto,
+    };
     Ok(Some(options))
 }
 

@@ -288,6 +288,8 @@ pub struct MemoryConfig {
     pub tenant: String,
     /// The maximum number of connections to a PostgreSQL database.
     pub connections: u32,
+    /// Whether statements are prepared once per connection to a PostgreSQL database.
+    pub prepared_statements: PreparedStatementsMode,
     /// Whether connections to a remote PostgreSQL database may be unencrypted.
     pub allow_plain: bool,
     /// The file with the password of a PostgreSQL database; empty for none.
@@ -304,12 +306,27 @@ impl Default for MemoryConfig {
             store: String::new(),
             tenant: "default".to_owned(),
             connections: 8,
+            prepared_statements: PreparedStatementsMode::default(),
             allow_plain: false,
             password_file: String::new(),
             password_command: Vec::new(),
             embedder: "auto".to_owned(),
         }
     }
+}
+
+/// Whether statements are prepared once per connection to a PostgreSQL database.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PreparedStatementsMode {
+    /// Unless a connection pooler is detected.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 /// `[server]`.

@@ -6,19 +6,20 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
-use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
-use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
+use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Row, Statement};
 
 use super::cleartext_guard::CleartextGuard;
 use super::connect_refusal::Refusal;
 use super::options::Target;
+use super::pooler::{StatementKind, announced_pid};
 use super::tls::{Encryption, TlsConnector};
 use crate::blocking;
 use crate::store::{BoxError, StoreError};
@@ -27,10 +28,15 @@ use crate::store::{BoxError, StoreError};
 /// tenant's vector index contains the index name.
 const MAX_PREPARED_STATEMENTS: usize = 256;
 
+/// A parameter and its type.
+pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
+
 /// An open connection.
 pub(super) struct Connection {
     client: Client,
     cancel_route: CancelRoute,
+    /// Unknown until the first transaction has begun, unless it is configured.
+    statement_kind: OnceLock<StatementKind>,
     prepared_statements: Mutex<HashMap<(String, Vec<Type>), Statement>>,
     driver: AbortHandle,
 }
@@ -96,9 +102,12 @@ impl Connection {
         client: Client,
         driver: impl Future<Output = Result<(), Error>> + Send + 'static,
         cancel_route: CancelRoute,
+        target: &Target,
     ) -> Self {
         let driver = tokio::spawn(driver).abort_handle();
-        Self { client, cancel_route, prepared_statements: Mutex::default(), driver }
+        let statement_kind =
+            target.prepared_statements.kind().map_or_else(OnceLock::new, OnceLock::from);
+        Self { client, cancel_route, statement_kind, prepared_statements: Mutex::default(), driver }
     }
 
     /// Returns whether the connection is open, as far as the client knows.
@@ -110,9 +119,41 @@ impl Connection {
         &self.client
     }
 
+    /// Returns the kind of statements, if it is known yet.
+    pub(super) fn statement_kind(&self) -> Option<StatementKind> {
+        self.statement_kind.get().copied()
+    }
+
+    /// Decides about the kind of statements, with the process id that the server returned.
+    pub(super) fn detect_pooler(&self, actual_pid: Option<i32>) {
+        self.statement_kind.get_or_init(|| {
+            StatementKind::detect(announced_pid(&self.client.cancel_token()), actual_pid)
+        });
+    }
+
+    /// Runs a statement and returns its rows.
+    pub(super) async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+        if self.statement_kind() != Some(StatementKind::Named) {
+            return self.client.query_typed(sql, values).await;
+        }
+        let (types, values) = split(values);
+        let statement = self.statement(sql, types).await?;
+        self.client.query(&statement, &values).await
+    }
+
+    /// Runs a statement and returns the number of affected rows.
+    pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
+        if self.statement_kind() != Some(StatementKind::Named) {
+            return self.client.execute_typed(sql, values).await;
+        }
+        let (types, values) = split(values);
+        let statement = self.statement(sql, types).await?;
+        self.client.execute(&statement, &values).await
+    }
+
     /// Returns a prepared statement, from the cache if possible. It always runs under the same
     /// role, and the tenant is evaluated at execution.
-    pub(super) async fn statement(&self, sql: &str, types: Vec<Type>) -> Result<Statement, Error> {
+    async fn statement(&self, sql: &str, types: Vec<Type>) -> Result<Statement, Error> {
         let key = (sql.to_owned(), types);
         if let Some(statement) = self.prepared_statements().get(&key) {
             return Ok(statement.clone());
@@ -182,7 +223,9 @@ async fn connect_tls(mut config: Config, target: &Target) -> Result<Connection, 
     };
     config.ssl_mode(SslMode::Require);
     match config.connect(connector.clone()).await {
-        Ok((client, driver)) => Ok(Connection::new(client, driver, CancelRoute::Tls(connector))),
+        Ok((client, driver)) => {
+            Ok(Connection::new(client, driver, CancelRoute::Tls(connector), target))
+        }
         Err(_) if connector.cleartext_requested() => Err(Refusal::Other(StoreError::PlainText {
             place: target.place.clone(),
             why: "the server requests the password in clear text, and sslmode=require does not \
@@ -200,7 +243,7 @@ async fn connect_plain(mut config: Config, target: &Target) -> Result<Connection
         return connect_guarded(&config, target).await;
     }
     match config.connect(NoTls).await {
-        Ok((client, driver)) => Ok(Connection::new(client, driver, CancelRoute::Plain)),
+        Ok((client, driver)) => Ok(Connection::new(client, driver, CancelRoute::Plain, target)),
         Err(error) => Err(Refusal::Plain(error)),
     }
 }
@@ -217,7 +260,7 @@ async fn connect_guarded(config: &Config, target: &Target) -> Result<Connection,
     let route = stream.peer_addr().map_or(CancelRoute::Plain, CancelRoute::Peer);
     let stream = CleartextGuard::new(stream, Arc::clone(&cleartext_requested));
     match config.connect_raw(stream, NoTls).await {
-        Ok((client, driver)) => Ok(Connection::new(client, driver, route)),
+        Ok((client, driver)) => Ok(Connection::new(client, driver, route, target)),
         Err(_) if cleartext_requested.load(Ordering::Acquire) => {
             Err(Refusal::Other(StoreError::PlainText {
                 place: target.place.clone(),
@@ -262,9 +305,18 @@ fn configure_socket(stream: TcpStream, config: &Config) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// Returns whether the connection is unusable.
+/// Separates types and parameters.
+fn split<'a>(values: &[Value<'a>]) -> (Vec<Type>, Vec<&'a (dyn ToSql + Sync)>) {
+    values.iter().map(|(value, kind)| (kind.clone(), *value)).unzip()
+}
+
+/// Returns whether the connection is unusable. A pooler reports a server that it lost with a code of
+/// class 08, also in place of the answer to a commit.
 pub(super) fn is_lost(error: &Error) -> bool {
-    let by_code = error.code().is_some_and(|code| code.code().starts_with("57P"));
+    let by_code = error.as_db_error().is_some_and(|error| {
+        ["08", "57P"].iter().any(|class| error.code().code().starts_with(class))
+            || matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+    });
     let by_socket =
         std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<io::Error>);
     error.is_closed() || by_code || by_socket

@@ -12,6 +12,7 @@ use tokio_postgres::types::Type;
 use super::fair_queue::QueueName;
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
+use super::pooler::PreparedStatements;
 use super::row_level_security;
 use super::session::{Access, Session, quoted};
 use crate::store::StoreError;
@@ -70,6 +71,8 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
     let own = PostgresOptions {
         role: "none".to_owned(),
         connections: 1,
+        // Each statement runs once.
+        prepared_statements: PreparedStatements::Off,
         statement_timeout: MIGRATION_TIMEOUT,
         ..owner.clone()
     };

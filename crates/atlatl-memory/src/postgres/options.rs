@@ -10,6 +10,7 @@ use tokio_postgres::config::Host;
 
 use super::connection_string::split_tls;
 use super::credentials::PasswordSource;
+use super::pooler::PreparedStatements;
 use super::tls::{DefaultMode, Encryption, TlsOptions};
 use crate::store::StoreError;
 
@@ -61,6 +62,8 @@ pub struct PostgresOptions {
     pub plain_text: PlainText,
     /// The maximum number of connections.
     pub connections: usize,
+    /// Whether statements are prepared once per connection.
+    pub prepared_statements: PreparedStatements,
     /// Who shares the connections.
     pub sharing: ConnectionSharing,
     /// Receives the database time of each transaction of a tenant.
@@ -86,6 +89,7 @@ impl PostgresOptions {
             role: "atlatl_app".to_owned(),
             plain_text: PlainText::Local,
             connections: 8,
+            prepared_statements: PreparedStatements::Auto,
             sharing: ConnectionSharing::OneTenant,
             database_time: None,
             index_from: 20_000,
@@ -154,7 +158,8 @@ impl PostgresOptions {
         }
         let has_password = config.get_password().is_some();
         let password = if has_password { PasswordSource::None } else { self.password.clone() };
-        Ok(Target { place: place(&config), config, tls, password, is_remote })
+        let prepared_statements = self.prepared_statements;
+        Ok(Target { place: place(&config), config, tls, password, prepared_statements, is_remote })
     }
 }
 
@@ -164,6 +169,7 @@ pub(super) struct Target {
     pub(super) tls: TlsOptions,
     /// The source of the password, if `config` has none.
     pub(super) password: PasswordSource,
+    pub(super) prepared_statements: PreparedStatements,
     /// Whether traffic may leave this machine.
     pub(super) is_remote: bool,
     /// The URL of the database without the password.
@@ -189,6 +195,7 @@ impl fmt::Debug for PostgresOptions {
             .field("password", &self.password)
             .field("role", &self.role)
             .field("connections", &self.connections)
+            .field("prepared_statements", &self.prepared_statements)
             .field("sharing", &self.sharing)
             .field("index_from", &self.index_from)
             .field("statement_timeout", &self.statement_timeout)

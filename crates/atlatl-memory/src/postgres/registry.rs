@@ -8,6 +8,7 @@ use super::fair_queue::QueueName;
 use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
+use super::pooler::PreparedStatements;
 use super::session::Access;
 use super::{Postgres, check_name, migrations};
 use crate::store::StoreError;
@@ -79,7 +80,13 @@ pub struct KeySummary {
 impl Registry {
     /// Opens the registry. The URL names the owner of the database.
     pub async fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
-        let own = PostgresOptions { role: "none".to_owned(), connections: 1, ..owner.clone() };
+        let own = PostgresOptions {
+            role: "none".to_owned(),
+            connections: 1,
+            // Each statement runs once.
+            prepared_statements: PreparedStatements::Off,
+            ..owner.clone()
+        };
         let pool = Pool::new(&own)?;
         migrations::check_version(&pool).await?;
         Ok(Self(pool))

@@ -1,10 +1,11 @@
 //! A transaction on one connection, bound to one tenant, and the prologue that begins it.
 //!
 //! All settings are local to the transaction. Between transactions a connection belongs to no
-//! tenant, and a transaction-level pooler may sit in between if it supports prepared statements.
+//! tenant, so that a transaction pooler may run each on another server connection.
 //!
 //! A transaction begins with its first statement: the prologue with the tenant and the timeout is
-//! sent before it in the same round trip, and the result counts only if both succeed.
+//! sent before it in the same round trip, and the result counts only if both succeed. The first
+//! transaction of a connection waits for its prologue, whose result tells whether there is a pooler.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +15,20 @@ use std::time::{Duration, Instant};
 use deadpool::managed::Object;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row, SimpleQueryMessage};
+use tokio_postgres::{Error, Row, SimpleQueryMessage, SimpleQueryRow};
 
+pub(super) use super::connection::Value;
 use super::connection::{is_lost, to_store_error};
 use super::fair_queue::Permit;
 use super::options::{DatabaseTimeSink, PostgresOptions};
 use super::pool::PooledConnection;
+use super::pooler::StatementKind;
 use crate::blocking::{WorkGuard, current_guard};
 use crate::listing::Filter;
 use crate::store::StoreError;
 
 /// How much longer than the server's statement timeout the client waits.
 const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
-
-/// A parameter and its type.
-pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// How long an abandoned transaction may take to end. After that its connection is closed.
 const ABANDONED_TIMEOUT: Duration = Duration::from_secs(5);
@@ -123,26 +122,16 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let (types, values) = split(values);
         #[cfg(feature = "contract")]
-        super::statement_recorder::record(sql, &types, &values);
-        self.run_with_prologue(async {
-            let statement = self.connection().statement(sql, types).await?;
-            self.connection().client().query(&statement, &values).await
-        })
-        .await
+        super::statement_recorder::record(sql, values);
+        self.run_with_prologue(self.connection().query(sql, values)).await
     }
 
     /// Runs a statement and returns the number of affected rows.
     pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
-        let (types, values) = split(values);
         #[cfg(feature = "contract")]
-        super::statement_recorder::record(sql, &types, &values);
-        self.run_with_prologue(async {
-            let statement = self.connection().statement(sql, types).await?;
-            self.connection().client().execute(&statement, &values).await
-        })
-        .await
+        super::statement_recorder::record(sql, values);
+        self.run_with_prologue(self.connection().execute(sql, values)).await
     }
 
     /// Runs several statements without parameters.
@@ -196,24 +185,28 @@ impl Session {
     }
 
     /// Runs `work`, after the prologue if that has not been sent yet. Both are sent before a result
-    /// arrives.
+    /// arrives, except on a connection that may lead to a pooler.
     async fn run_with_prologue<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, StoreError> {
         let prologue = lock(&self.prologue).take();
         let Some(prologue) = prologue else { return self.with_timeout(work).await };
-        let prologue_rows = self.connection().client().simple_query(prologue.sql());
+        let connection = self.connection();
+        let messages = connection.client().simple_query(prologue.sql());
         let both = async {
-            let (prologue_rows, done) = tokio::join!(biased; prologue_rows, work);
-            Ok((prologue_rows?, done))
+            if connection.statement_kind().is_some() {
+                let (messages, done) = tokio::join!(biased; messages, work);
+                return Ok((messages?, done));
+            }
+            let messages = messages.await?;
+            let pid = first_row(&messages).and_then(|row| row.get(Prologue::BACKEND_PID));
+            connection.detect_pooler(pid.and_then(|pid| pid.parse().ok()));
+            Ok((messages, work.await))
         };
-        let (prologue_rows, done) = self.with_timeout(both).await?;
-        let name = prologue_rows.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-            _ => None,
-        });
-        *lock(&self.transaction) = Some(name.unwrap_or_default());
+        let (messages, done) = self.with_timeout(both).await?;
+        let name = first_row(&messages).and_then(|row| row.get(Prologue::TRANSACTION_ID));
+        *lock(&self.transaction) = Some(name.unwrap_or_default().to_owned());
         done.map_err(|error| self.record_error(error))
     }
 
@@ -282,9 +275,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Separates types and parameters.
-fn split<'a>(values: &[Value<'a>]) -> (Vec<Type>, Vec<&'a (dyn ToSql + Sync)>) {
-    values.iter().map(|(value, kind)| (kind.clone(), *value)).unzip()
+fn first_row(messages: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
+    messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }
 
 /// The kind of a transaction.
@@ -306,17 +301,22 @@ impl Access {
 
 /// The statements that begin a transaction, in one message: isolation level, tenant, role and
 /// statement timeout. The first row has the transaction id, which is needed if the end is not
-/// confirmed; it is empty for a read-only transaction.
+/// confirmed and is empty for a read-only transaction, and the process id of the server.
 #[derive(Debug)]
 pub(super) struct Prologue(String);
 
 impl Prologue {
-    /// `user` is the login of the connection.
+    /// The columns of the first row.
+    const TRANSACTION_ID: usize = 0;
+    const BACKEND_PID: usize = 1;
+
+    /// `user` is the login of the connection, and `kind` the kind of its statements.
     pub(super) fn new(
         tenant: &str,
         access: Access,
         options: &PostgresOptions,
         user: Option<&str>,
+        kind: Option<StatementKind>,
     ) -> Self {
         let (begin, name) = match access {
             Access::Keys | Access::Condition => {
@@ -325,12 +325,13 @@ impl Prologue {
             Access::Write => ("BEGIN", "pg_current_xact_id()::text"),
         };
         let mut sql = format!(
-            "{begin}; SELECT {name}, set_config('atlatl.tenant', {}, true), \
-             set_config('statement_timeout', '{}', true)",
+            "{begin}; SELECT {name}, pg_backend_pid(), \
+             set_config('atlatl.tenant', {}, true), set_config('statement_timeout', '{}', true)",
             literal(tenant),
             options.statement_timeout.as_millis(),
         );
-        if access == Access::Keys {
+        // An unnamed statement is planned for its parameters each time, with their partition alone.
+        if access == Access::Keys && kind != Some(StatementKind::Unnamed) {
             // By default the planner overestimates the generic plan, because it counts the costs of
             // all partitions, and plans each time, which takes longer than the query.
             sql += ", set_config('plan_cache_mode', 'force_generic_plan', true)";
@@ -369,7 +370,7 @@ mod tests {
     #[test]
     fn no_name_leaves_its_quotes() {
         let options = PostgresOptions::new("postgres://h/d");
-        let prologue = Prologue::new("'; DROP TABLE x; --\\", Access::Write, &options, None);
+        let prologue = Prologue::new("'; DROP TABLE x; --\\", Access::Write, &options, None, None);
         assert!(!prologue.sql().contains("DROP") && !prologue.sql().contains('\\'));
         assert_eq!(literal("a'é"), "convert_from(decode('6127c3a9', 'hex'), 'UTF8')");
     }

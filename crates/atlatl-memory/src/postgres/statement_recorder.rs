@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
+use super::connection::Value;
 use crate::store::BoxError;
 
 tokio::task_local! {
@@ -53,10 +54,10 @@ pub async fn record_statements<T>(work: impl Future<Output = T>) -> (T, Vec<Reco
 }
 
 /// Records a statement, if recording is on.
-pub(super) fn record(sql: &str, types: &[Type], values: &[&(dyn ToSql + Sync)]) {
+pub(super) fn record(sql: &str, values: &[Value<'_>]) {
     // Fails if recording is off.
     let _ = STATEMENTS.try_with(|sent| {
-        let encoded = |(value, kind): (&&(dyn ToSql + Sync), &Type)| {
+        let encoded = |(value, kind): &Value<'_>| {
             let mut bytes = BytesMut::new();
             let none = value.to_sql_checked(kind, &mut bytes);
             // A parameter that cannot be encoded fails when it is sent.
@@ -64,8 +65,8 @@ pub(super) fn record(sql: &str, types: &[Type], values: &[&(dyn ToSql + Sync)]) 
         };
         sent.borrow_mut().push(RecordedStatement {
             sql: sql.to_owned(),
-            types: types.to_vec(),
-            values: values.iter().zip(types).map(encoded).collect(),
+            types: values.iter().map(|(_, kind)| kind.clone()).collect(),
+            values: values.iter().map(encoded).collect(),
         });
     });
 }

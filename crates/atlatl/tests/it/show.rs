@@ -42,6 +42,7 @@ fn defaults_for_a_person() {
     memory.store                      "" = sqlite:{data dir}/memory.db
     memory.tenant                     "default"
     memory.connections                8
+    memory.prepared_statements        "auto"
     memory.allow_plain                false
     memory.password_file              ""
     memory.password_command           []
@@ -112,6 +113,7 @@ fn defaults_for_a_program() {
         "store": "",
         "tenant": "default",
         "connections": 8,
+        "prepared_statements": "auto",
         "allow_plain": false,
         "password_file": "",
         "password_command": [],
@@ -187,6 +189,7 @@ fn origins_for_a_person() {
     memory.store                      "" = sqlite:{data dir}/memory.db       default
     memory.tenant                     "default"                              default
     memory.connections                8                                      default
+    memory.prepared_statements        "auto"                                 default
     memory.allow_plain                false                                  default
     memory.password_file              ""                                     default
     memory.password_command           []                                     default

@@ -290,6 +290,15 @@ pub const KEYS: &[ConfigKey] = &[
     )
     .for_commands(MEMORY),
     row(
+        "memory.prepared_statements",
+        TrustRequired,
+        Choice(&["auto", "on", "off"]),
+        r#""auto""#,
+        "Whether statements are prepared once per connection to a PostgreSQL database: unless a \
+         connection pooler is detected, always, or never.",
+    )
+    .for_commands(MEMORY),
+    row(
         "memory.allow_plain",
         TrustRequired,
         Bool,
