@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
@@ -19,7 +19,7 @@ use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Row, Statement};
 use super::cleartext_guard::CleartextGuard;
 use super::connect_refusal::Refusal;
 use super::options::Target;
-use super::pooler::{StatementKind, announced_pid};
+use super::pooler::{PoolerDetector, StatementKind};
 use super::tls::{Encryption, TlsConnector};
 use crate::blocking;
 use crate::store::{BoxError, StoreError};
@@ -35,8 +35,7 @@ pub(super) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 pub(super) struct Connection {
     client: Client,
     cancel_route: CancelRoute,
-    /// Unknown until the first transaction has begun, unless it is configured.
-    statement_kind: OnceLock<StatementKind>,
+    pooler: PoolerDetector,
     prepared_statements: Mutex<HashMap<(String, Vec<Type>), Statement>>,
     driver: AbortHandle,
 }
@@ -105,9 +104,8 @@ impl Connection {
         target: &Target,
     ) -> Self {
         let driver = tokio::spawn(driver).abort_handle();
-        let statement_kind =
-            target.prepared_statements.kind().map_or_else(OnceLock::new, OnceLock::from);
-        Self { client, cancel_route, statement_kind, prepared_statements: Mutex::default(), driver }
+        let pooler = PoolerDetector::new(target.prepared_statements, &client.cancel_token());
+        Self { client, cancel_route, pooler, prepared_statements: Mutex::default(), driver }
     }
 
     /// Returns whether the connection is open, as far as the client knows.
@@ -119,21 +117,14 @@ impl Connection {
         &self.client
     }
 
-    /// Returns the kind of statements, if it is known yet.
-    pub(super) fn statement_kind(&self) -> Option<StatementKind> {
-        self.statement_kind.get().copied()
-    }
-
-    /// Decides about the kind of statements, with the process id that the server returned.
-    pub(super) fn detect_pooler(&self, actual_pid: Option<i32>) {
-        self.statement_kind.get_or_init(|| {
-            StatementKind::detect(announced_pid(&self.client.cancel_token()), actual_pid)
-        });
+    /// Returns what decides about the kind of statements.
+    pub(super) fn pooler(&self) -> &PoolerDetector {
+        &self.pooler
     }
 
     /// Runs a statement and returns its rows.
     pub(super) async fn query(&self, sql: &str, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
-        if self.statement_kind() != Some(StatementKind::Named) {
+        if self.pooler.kind() != Some(StatementKind::Named) {
             return self.client.query_typed(sql, values).await;
         }
         let (types, values) = split(values);
@@ -143,7 +134,7 @@ impl Connection {
 
     /// Runs a statement and returns the number of affected rows.
     pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, Error> {
-        if self.statement_kind() != Some(StatementKind::Named) {
+        if self.pooler.kind() != Some(StatementKind::Named) {
             return self.client.execute_typed(sql, values).await;
         }
         let (types, values) = split(values);

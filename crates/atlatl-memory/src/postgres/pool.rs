@@ -155,7 +155,7 @@ impl Pool {
         let user = self.connections.manager().target.config.get_user();
         let permit = self.queue.acquire(queue, self.options.acquire_timeout).await?;
         let connection = self.connections.get().await.map_err(to_store_error)?;
-        let kind = connection.statement_kind();
+        let kind = connection.pooler().kind();
         let prologue = Prologue::new(tenant, access, &self.options, user, kind);
         let lease = Lease::new(permit, self.options.database_time.as_ref());
         Ok(Session::new(connection, lease, prologue, self.options.statement_timeout))

@@ -6,12 +6,14 @@
 //! afterwards comes too late, so a pooler is detected before the first statement with a name.
 //!
 //! A pooler makes up the process id that it announces when a connection is made, because it has no
-//! server connection at that time. The server knows the real one.
+//! server connection at that time. The server returns the real one in each transaction: a
+//! transaction with named statements counts only if both are the same.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::io;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
@@ -35,17 +37,6 @@ pub enum PreparedStatements {
     Off,
 }
 
-impl PreparedStatements {
-    /// Returns the kind of statements on a connection, if it is known before the first transaction.
-    pub(super) fn kind(self) -> Option<StatementKind> {
-        match self {
-            Self::Auto => None,
-            Self::On => Some(StatementKind::Named),
-            Self::Off => Some(StatementKind::Unnamed),
-        }
-    }
-}
-
 /// The kind of statements on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StatementKind {
@@ -55,14 +46,50 @@ pub(super) enum StatementKind {
     Unnamed,
 }
 
-impl StatementKind {
-    /// Returns the kind for a connection on which `announced` is the process id of its start and
-    /// `actual` the one that the server returned.
-    pub(super) fn detect(announced: Option<i32>, actual: Option<i32>) -> Self {
-        match (announced, actual) {
-            (Some(announced), Some(actual)) if announced == actual => Self::Named,
-            _ => Self::Unnamed,
+/// Decides about the kind of statements on a connection.
+#[derive(Debug)]
+pub(super) struct PoolerDetector {
+    announced_pid: Option<i32>,
+    /// Unknown until the first transaction has begun, unless it is configured.
+    kind: OnceLock<StatementKind>,
+    is_configured: bool,
+}
+
+/// A transaction with named statements that ran on the connection of another process.
+#[derive(Debug, thiserror::Error)]
+#[error("a connection pooler replaced the server connection")]
+pub(super) struct ReplacedBackend;
+
+impl PoolerDetector {
+    /// Creates the detector of a new connection, which sends its cancel requests with `token`.
+    pub(super) fn new(configured: PreparedStatements, token: &CancelToken) -> Self {
+        Self::with_announced_pid(configured, announced_pid(token))
+    }
+
+    fn with_announced_pid(configured: PreparedStatements, announced_pid: Option<i32>) -> Self {
+        let kind = match configured {
+            PreparedStatements::Auto => OnceLock::new(),
+            PreparedStatements::On => StatementKind::Named.into(),
+            PreparedStatements::Off => StatementKind::Unnamed.into(),
+        };
+        Self { announced_pid, kind, is_configured: configured != PreparedStatements::Auto }
+    }
+
+    /// Returns the kind of statements, if it is known yet.
+    pub(super) fn kind(&self) -> Option<StatementKind> {
+        self.kind.get().copied()
+    }
+
+    /// Takes note of the process id that the server returned in a transaction. An error means that
+    /// the announced process id was the real one by chance.
+    pub(super) fn observe(&self, actual_pid: Option<i32>) -> Result<(), ReplacedBackend> {
+        if self.is_configured {
+            return Ok(());
         }
+        let is_direct = actual_pid.is_some() && self.announced_pid == actual_pid;
+        let kind = if is_direct { StatementKind::Named } else { StatementKind::Unnamed };
+        let first = *self.kind.get_or_init(|| kind);
+        if first == StatementKind::Named && !is_direct { Err(ReplacedBackend) } else { Ok(()) }
     }
 }
 
@@ -137,16 +164,52 @@ impl<'a> TlsConnect<&'a mut RequestBuffer> for NoHandshake {
 
 #[cfg(test)]
 mod tests {
-    use super::StatementKind::{Named, Unnamed};
     use super::*;
 
+    fn detector(announced_pid: Option<i32>) -> PoolerDetector {
+        PoolerDetector::with_announced_pid(PreparedStatements::Auto, announced_pid)
+    }
+
     #[test]
-    fn only_a_process_id_that_the_server_confirms_allows_names() {
-        assert_eq!(StatementKind::detect(Some(7), Some(7)), Named);
-        for (announced, actual) in
-            [(Some(7), Some(8)), (None, Some(7)), (Some(7), None), (None, None)]
-        {
-            assert_eq!(StatementKind::detect(announced, actual), Unnamed);
+    fn g46_only_a_process_id_that_the_server_confirms_allows_names() {
+        for (announced, actual, kind) in [
+            (Some(7), Some(7), StatementKind::Named),
+            (Some(7), Some(8), StatementKind::Unnamed),
+            (None, Some(7), StatementKind::Unnamed),
+            (Some(7), None, StatementKind::Unnamed),
+            (None, None, StatementKind::Unnamed),
+        ] {
+            let detector = detector(announced);
+            assert_eq!(detector.kind(), None);
+            detector.observe(actual).unwrap();
+            assert_eq!(detector.kind(), Some(kind), "{announced:?} {actual:?}");
+        }
+    }
+
+    #[test]
+    fn g46_a_process_id_that_was_right_by_chance_fails_the_next_transaction() {
+        let by_chance = detector(Some(7));
+        by_chance.observe(Some(7)).unwrap();
+        by_chance.observe(Some(7)).unwrap();
+        assert!(by_chance.observe(Some(8)).is_err() && by_chance.observe(None).is_err());
+        // Unnamed statements do not depend on the server connection.
+        let pooled = detector(Some(7));
+        pooled.observe(Some(8)).unwrap();
+        pooled.observe(Some(7)).unwrap();
+        assert_eq!(pooled.kind(), Some(StatementKind::Unnamed));
+    }
+
+    #[test]
+    fn a_configured_kind_does_not_depend_on_the_process_id() {
+        for (configured, kind) in [
+            (PreparedStatements::On, StatementKind::Named),
+            (PreparedStatements::Off, StatementKind::Unnamed),
+        ] {
+            let detector = PoolerDetector::with_announced_pid(configured, Some(7));
+            assert_eq!(detector.kind(), Some(kind));
+            detector.observe(Some(7)).unwrap();
+            detector.observe(Some(8)).unwrap();
+            assert_eq!(detector.kind(), Some(kind));
         }
     }
 }

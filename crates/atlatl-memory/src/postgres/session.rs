@@ -195,16 +195,20 @@ impl Session {
         let connection = self.connection();
         let messages = connection.client().simple_query(prologue.sql());
         let both = async {
-            if connection.statement_kind().is_some() {
+            if connection.pooler().kind().is_some() {
                 let (messages, done) = tokio::join!(biased; messages, work);
                 return Ok((messages?, done));
             }
             let messages = messages.await?;
-            let pid = first_row(&messages).and_then(|row| row.get(Prologue::BACKEND_PID));
-            connection.detect_pooler(pid.and_then(|pid| pid.parse().ok()));
+            // It decides about the kind of the statement.
+            let _ = connection.pooler().observe(backend_pid(&messages));
             Ok((messages, work.await))
         };
         let (messages, done) = self.with_timeout(both).await?;
+        if let Err(replaced) = connection.pooler().observe(backend_pid(&messages)) {
+            self.lost.store(true, Ordering::Relaxed);
+            return Err(StoreError::Unavailable(replaced.into()));
+        }
         let name = first_row(&messages).and_then(|row| row.get(Prologue::TRANSACTION_ID));
         *lock(&self.transaction) = Some(name.unwrap_or_default().to_owned());
         done.map_err(|error| self.record_error(error))
@@ -273,6 +277,11 @@ async fn end_abandoned(connection: PooledConnection, cancel: bool) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the process id in the result of a prologue.
+fn backend_pid(messages: &[SimpleQueryMessage]) -> Option<i32> {
+    first_row(messages)?.get(Prologue::BACKEND_PID)?.parse().ok()
 }
 
 fn first_row(messages: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
