@@ -5,6 +5,8 @@
 //! may be killed, but the end of the process always closes the pipe; then the shell stops the server and
 //! removes the directory.
 
+mod pgbouncer;
+
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -15,6 +17,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
+pub use self::pgbouncer::PgBouncer;
 use super::tool::{require_debian_postgres, require_postgres};
 
 /// The role that owns the databases; not a superuser.
@@ -395,17 +398,25 @@ fn is_running(pid: &str) -> bool {
     stat.is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z")))
 }
 
-/// `$1` is the directory of the programs, `$2` the home directory; the server's arguments follow.
-const SCRIPT: &str = r#"
-programs=$1 home=$2
-shift 2
-# as_nobody COMMAND… runs it without root's rights, where there are any.
+/// The shell function `as_nobody COMMAND…` runs a command without root's rights, where there are any.
+const AS_NOBODY: &str = r#"
 as_nobody() {
     if [ "$NOBODY" ]; then
         exec setpriv --reuid "$NOBODY" --regid "$NOBODY" --clear-groups "$@"
     fi
     exec "$@"
 }
+"#;
+
+/// The value of `NOBODY` for the shell.
+fn nobody(root: bool) -> String {
+    if root { NOBODY.to_string() } else { String::new() }
+}
+
+/// `$1` is the directory of the programs, `$2` the home directory; the server's arguments follow.
+const SCRIPT: &str = r#"
+programs=$1 home=$2
+shift 2
 server=
 start() {
     # Wait for a killed server first: its process id would look alive.
@@ -431,12 +442,12 @@ fn shell_command(
     settings: &[&str],
 ) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", SCRIPT, "sh"]).arg(programs).arg(home);
+    command.args(["-c", &format!("{AS_NOBODY}{SCRIPT}"), "sh"]).arg(programs).arg(home);
     for setting in ["listen_addresses=", "max_connections=60"].iter().chain(settings) {
         command.args(["-c", setting]);
     }
     command.env("RULES", rules);
-    command.env("NOBODY", if root { NOBODY.to_string() } else { String::new() });
+    command.env("NOBODY", nobody(root));
     // Settings of the user's own server must not apply.
     for name in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSWORD", "PGOPTIONS"] {
         command.env_remove(name);

@@ -138,6 +138,29 @@ pub fn require_debian_postgres() -> PathBuf {
     programs
 }
 
+/// Finds the programs of Debian's `PgBouncer`, which may be older than 1.21, and of a current one: below
+/// `TESTKIT_PGBOUNCER`, or where `.ci/pgbouncer` puts it.
+///
+/// # Panics
+///
+/// Panics, naming the command that installs it, if one of them is not there.
+pub fn require_pgbouncers() -> [PathBuf; 2] {
+    // Debian's directory for daemons may not be on `PATH`.
+    let debian = PathBuf::from("/usr/sbin/pgbouncer");
+    assert!(
+        is_program(&debian),
+        "this test runs Debian's PgBouncer, which is not installed; install it with: \
+         sudo apt-get install --no-install-recommends pgbouncer"
+    );
+    let configured = env::var_os("TESTKIT_PGBOUNCER").map(PathBuf::from);
+    let cached = || Some(env::home_dir()?.join(".cache/atlatl/pgbouncer"));
+    let current = configured.or_else(cached).map(|directory| directory.join("bin/pgbouncer"));
+    let current = current.filter(|program| is_program(program)).unwrap_or_else(|| {
+        panic!("this test runs a current PgBouncer, which is not installed; install it with: .ci/pgbouncer")
+    });
+    [debian, current]
+}
+
 /// Finds the program of an S3 server: below `TESTKIT_S3`, or where `.ci/s3` puts it.
 ///
 /// # Panics

@@ -8,6 +8,7 @@ mod found;
 mod frames;
 mod near;
 mod odd;
+mod pooler;
 mod recall;
 mod reuse;
 mod schema;

@@ -18,9 +18,9 @@ use super::{migrated, options};
 /// What to do with the next `COMMIT`.
 pub(super) const PASS: u8 = 0;
 /// Deliver it, and drop the response.
-const LOSE_ANSWER: u8 = 1;
+pub(super) const LOSE_ANSWER: u8 = 1;
 /// Drop it.
-const LOSE_WORD: u8 = 2;
+pub(super) const LOSE_WORD: u8 = 2;
 /// Drop it, and make the server unreachable.
 const LOSE_ALL: u8 = 3;
 

@@ -17,6 +17,7 @@ use testkit::postgres::{APP, OWNER, PostgresServer};
 
 use self::certificates::{Authority, Leaf};
 use super::commit::{PASS, relay};
+use super::pooler::uses_named_statements;
 use super::tenants;
 
 /// A server with a certificate for `localhost`, and a database with the schema.
@@ -128,6 +129,7 @@ fn g40_each_mode_encrypts_and_verifies_what_it_says() {
     ] {
         let options = with(host, &parameters);
         assert_eq!(protocol(&options).unwrap(), "TLSv1.3", "{host} {parameters}");
+        assert!(uses_named_statements(&options), "without a pooler: {host} {parameters}");
     }
     let names = "for localhost, not for";
     for (host, parameters, why, hint) in [
