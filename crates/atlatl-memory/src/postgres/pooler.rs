@@ -99,12 +99,12 @@ pub(super) fn announced_pid(token: &CancelToken) -> Option<i32> {
     let mut request = RequestBuffer::default();
     token.cancel_query_raw(&mut request, NoHandshake).now_or_never()?.ok()?;
     let mut rest = &request.0[..];
-    // A request for TLS comes first on an encrypted connection.
-    while let [length, code, ..] = rest.as_chunks::<4>().0 {
+    // On an encrypted connection a request for TLS comes first. It has a length and a code too.
+    while let [_, code, ..] = rest.as_chunks::<4>().0 {
+        rest = &rest[8..];
         if i32::from_be_bytes(*code) == CANCEL_REQUEST {
-            return rest.get(8..)?.first_chunk().copied().map(i32::from_be_bytes);
+            return rest.first_chunk().copied().map(i32::from_be_bytes);
         }
-        rest = rest.get(u32::from_be_bytes(*length) as usize..)?;
     }
     None
 }

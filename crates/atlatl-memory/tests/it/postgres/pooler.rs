@@ -1,8 +1,9 @@
 //! Poolers: everything works behind `PgBouncer` in transaction mode, which runs each transaction on any of
 //! its server connections.
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ const POOL_SIZE: usize = 2;
 const STORES: usize = 3;
 const TASKS: usize = 8;
 const ROUNDS: usize = 12;
+/// More statements than the tests of one process prepare.
+const OTHER_STATEMENTS: usize = 3000;
 
 /// A database behind a pooler.
 struct Pooled {
@@ -61,21 +64,34 @@ impl Pooled {
     /// Prepares statements on each server connection, with the names of the client library, as another
     /// process does.
     fn prepare_as_another_process(&self) {
-        let prepare = |n| format!("PREPARE s{n} AS SELECT 'of another process';");
-        let prepare: String = (0..200).map(prepare).collect();
-        // Each waits for the other, so that no server connection serves both.
-        let sql = format!("BEGIN; {prepare} SELECT pg_sleep(0.5); COMMIT");
-        let other = || {
-            Command::new(self.server.psql())
+        let prepare = |n| format!("PREPARE s{n} AS SELECT 'of another process';\n");
+        let prepare: String = (0..OTHER_STATEMENTS).map(prepare).collect();
+        let mut others: Vec<Child> = Vec::new();
+        while others.len() < POOL_SIZE {
+            let mut other = Command::new(self.server.psql())
                 .args(["-X", "-q", "-h", self.pooler.home().to_str().unwrap(), "-U", APP])
-                .args(["-v", "ON_ERROR_STOP=1", "-d", &self.database, "-c", &sql])
+                .args(["-v", "ON_ERROR_STOP=1", "-d", &self.database])
                 .env("PGPASSWORD", PASSWORD)
-                .stdout(Stdio::null())
+                .stdin(Stdio::piped())
                 .spawn()
-                .unwrap()
-        };
-        let others: Vec<_> = std::iter::repeat_with(other).take(POOL_SIZE).collect();
+                .unwrap();
+            write!(other.stdin.as_ref().unwrap(), "BEGIN;\n{prepare}SELECT 1 \\g /dev/null\n")
+                .unwrap();
+            others.push(other);
+            // Each keeps its transaction, so that the next one gets another server connection.
+            let open = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND usename = '{APP}' \
+                 AND state = 'idle in transaction' AND query LIKE 'SELECT 1%'",
+                self.database
+            );
+            let begun = Instant::now();
+            while self.server.sql("postgres", &open) != others.len().to_string() {
+                assert!(begun.elapsed() < Duration::from_secs(30), "no server connection");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
         for mut other in others {
+            writeln!(other.stdin.take().unwrap(), "COMMIT;").unwrap();
             assert!(other.wait().unwrap().success());
         }
     }
@@ -206,13 +222,19 @@ fn g46_an_abandoned_statement_is_canceled_through_a_pooler() {
             );
             pooled.server.sql("postgres", &sql)
         };
-        let slow = store.query_column("SELECT pg_sleep(30)::text");
-        let late = async {
-            let late = tokio::time::timeout(Duration::from_millis(500), slow).await.is_err();
-            assert_eq!(running(), "1");
-            late
-        };
-        assert!(late.wait());
+        async {
+            let slow = store.query_column("SELECT pg_sleep(30)::text");
+            let is_running = async {
+                while running() != "1" {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::select! {
+                early = slow => panic!("{early:?}"),
+                () = is_running => {}
+            }
+        }
+        .wait();
         let abandoned = Instant::now();
         while running() != "0" {
             assert!(abandoned.elapsed() < Duration::from_secs(5), "it still runs");
