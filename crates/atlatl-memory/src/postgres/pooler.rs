@@ -95,7 +95,7 @@ impl PoolerDetector {
 
 /// Returns the process id that was announced when the connection was made. The library uses it in
 /// cancel requests only, so it is read from one that is not sent.
-pub(super) fn announced_pid(token: &CancelToken) -> Option<i32> {
+fn announced_pid(token: &CancelToken) -> Option<i32> {
     let mut request = RequestBuffer::default();
     token.cancel_query_raw(&mut request, NoHandshake).now_or_never()?.ok()?;
     let mut rest = &request.0[..];
