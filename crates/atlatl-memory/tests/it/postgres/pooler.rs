@@ -68,7 +68,7 @@ impl Pooled {
         let prepare: String = (0..OTHER_STATEMENTS).map(prepare).collect();
         let mut others: Vec<Child> = Vec::new();
         while others.len() < POOL_SIZE {
-            let mut other = Command::new(self.server.psql())
+            let other = Command::new(self.server.psql())
                 .args(["-X", "-q", "-h", self.pooler.home().to_str().unwrap(), "-U", APP])
                 .args(["-v", "ON_ERROR_STOP=1", "-d", &self.database])
                 .env("PGPASSWORD", PASSWORD)
