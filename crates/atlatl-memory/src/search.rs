@@ -19,7 +19,7 @@ use self::query::{Need, Terms};
 use self::spelling::Correction;
 use super::embed::Embedder;
 use super::listing::Filter;
-use super::store::{MemoryStore, StoreError};
+use super::store::{MemoryStore, StoreError, TotalAccuracy};
 
 /// A search for words or for similar meaning.
 #[derive(Debug, Clone)]
@@ -140,8 +140,8 @@ pub struct SearchResults {
     pub hits: Vec<SearchHit>,
     /// The total number of matches.
     pub total_matches: u64,
-    /// Whether there may be more than `total_matches`: counting stops at 10,000.
-    pub at_least: bool,
+    /// How accurate `total_matches` is.
+    pub accuracy: TotalAccuracy,
     /// Whether more hits follow.
     pub more: bool,
     /// How the hits were ranked.

@@ -82,7 +82,9 @@ pub trait MemoryStore: Send + Sync {
     /// Counts the memories that the filter admits.
     async fn count(&self, filter: &Filter, now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Full-text search: returns the best matches in descending order, at most `limit`.
+    /// Full-text search: returns the best matches in descending order, at most `limit`. A store may
+    /// rank only the best, and let the others follow without a rank, newest first, if more than 1,000
+    /// are requested.
     async fn lexical(
         &self,
         terms: &Terms,
@@ -168,6 +170,19 @@ pub trait MemoryStore: Send + Sync {
         Ok(0)
     }
 
+    /// Returns whether the full-text index is behind and
+    /// [`advance_search_index`](Self::advance_search_index) has work to do. An index that is behind
+    /// hides nothing.
+    async fn is_search_index_behind(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Indexes memories that servers of a previous version wrote, and counts words if the store
+    /// changed much, in a step of bounded length. Returns the amount of work done, 0 if there is none.
+    async fn advance_search_index(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     /// Acquires the lease on `task` until a time, unless another process holds it. Returns whether
     /// it was acquired. At most one process runs a leased task.
     async fn lease(
@@ -234,6 +249,36 @@ impl MemoryMatch {
     }
 }
 
+/// How accurate a total number of matches is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum TotalAccuracy {
+    /// All matches were counted.
+    #[default]
+    Exact,
+    /// It was computed from the frequencies of the words.
+    Estimated,
+    /// There may be more: counting stopped, at 10,000 or before.
+    AtLeast,
+}
+
+impl TotalAccuracy {
+    /// Returns the words before a number of this accuracy: nothing, `about ` or `at least `.
+    pub fn qualifier(self) -> &'static str {
+        match self {
+            Self::Exact => "",
+            Self::Estimated => "about ",
+            Self::AtLeast => "at least ",
+        }
+    }
+}
+
+/// The score of the first match that is not ranked, below every score of a ranking.
+pub(crate) const UNRANKED_SCORE: f64 = 1e-9;
+/// The score of an unranked match in proportion to the one before, so that no two are equal and a
+/// position in the ranking is unambiguous.
+pub(crate) const UNRANKED_STEP: f64 = 1.0 - 1e-5;
+
 /// The best matches of a query.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -242,8 +287,8 @@ pub struct Matches {
     pub best: Vec<MemoryMatch>,
     /// The total number of matches.
     pub total: u64,
-    /// Whether there may be more than `total` matches: a store may stop counting at 10,000.
-    pub at_least: bool,
+    /// How accurate `total` is.
+    pub accuracy: TotalAccuracy,
     /// The score of a memory that fits the query perfectly, or 0 if it is unknown. A score divided
     /// by it is a share from 0 to 1.
     pub full_score: f64,

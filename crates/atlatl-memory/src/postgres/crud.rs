@@ -8,8 +8,11 @@ use bytes::BytesMut;
 use mif::{Memory, MemoryId};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
+use super::cells::SearchDocument;
 use super::lexemes::{TsVector, index};
+use super::search_index;
 use super::session::{Session, Value};
+use super::units::join_lists;
 use crate::blocking::{join, spawn};
 use crate::listing::{changed, confidence, expires, microseconds, status};
 use crate::store::{BoxError, OnConflict, PutOutcome, StoreError, UpdateFn};
@@ -27,12 +30,50 @@ pub(super) struct Tenant {
     pub(super) tenant_prefix: String,
 }
 
+/// Whether documents have the words of servers before version 6. `atlatl db migrate --finish` drops
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WordsColumn {
+    Present,
+    Dropped,
+}
+
+/// How memories are indexed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IndexFormat {
+    /// The mean number of words of the tenant's memories.
+    pub(super) mean_len: f64,
+    pub(super) words: WordsColumn,
+}
+
+/// The indexed form of a memory.
+#[derive(Debug)]
+pub(super) struct IndexedMemory {
+    json: String,
+    document: SearchDocument,
+    /// The words of previous servers, if the database has them.
+    words: Option<TsVector>,
+}
+
+impl IndexedMemory {
+    pub(super) fn new(tenant: &Tenant, format: &IndexFormat, memory: &Memory) -> Self {
+        let has_words = format.words == WordsColumn::Present;
+        Self {
+            json: memory.to_json(),
+            document: SearchDocument::from_memory(&tenant.name, format.mean_len, memory),
+            words: has_words.then(|| index(&tenant.tenant_prefix, memory)),
+        }
+    }
+}
+
 pub(super) async fn put(
     db: &Session,
     tenant: &Tenant,
     memories: &[Memory],
     on_conflict: OnConflict,
+    words: WordsColumn,
 ) -> Result<Vec<PutOutcome>, StoreError> {
+    let format = IndexFormat { mean_len: search_index::mean_len(db, tenant).await?, words };
     // In the order of their ids, so that concurrent writers of the same memories cannot deadlock.
     // Duplicates keep their order and never share a batch.
     let mut order: Vec<usize> = (0..memories.len()).collect();
@@ -45,14 +86,14 @@ pub(super) async fn put(
     });
     let mut batches = batches.collect::<Vec<_>>().into_iter();
     let first = batches.next().unwrap_or_default();
-    let mut ready = Some(PreparedBatch::new(&tenant.tenant_prefix, memories, first));
+    let mut ready = Some(PreparedBatch::new(tenant, &format, memories, first));
     // The copy for the threads that prepare the other batches.
     let mut shared: Option<Arc<[Memory]>> = None;
     while let Some(batch) = ready {
         let next = batches.next().map(|next| {
             let shared = Arc::clone(shared.get_or_insert_with(|| memories.into()));
-            let prefix = tenant.tenant_prefix.clone();
-            spawn(move || PreparedBatch::new(&prefix, &shared, next))
+            let tenant = tenant.clone();
+            spawn(move || PreparedBatch::new(&tenant, &format, &shared, next))
         });
         put_batch(db, tenant, memories, &batch, on_conflict, &mut outcomes).await?;
         ready = match next {
@@ -70,15 +111,18 @@ pub(super) async fn put(
 struct PreparedBatch {
     /// The indexes of the memories.
     places: Vec<usize>,
-    json: Vec<String>,
-    tsvector: Vec<TsVector>,
+    indexed: Vec<IndexedMemory>,
 }
 
 impl PreparedBatch {
-    fn new(tenant_prefix: &str, memories: &[Memory], places: Vec<usize>) -> Self {
-        let json = places.iter().map(|&n| memories[n].to_json()).collect();
-        let tsvector = places.iter().map(|&n| index(tenant_prefix, &memories[n])).collect();
-        Self { places, json, tsvector }
+    fn new(
+        tenant: &Tenant,
+        format: &IndexFormat,
+        memories: &[Memory],
+        places: Vec<usize>,
+    ) -> Self {
+        let one = |&n: &usize| IndexedMemory::new(tenant, format, &memories[n]);
+        Self { indexed: places.iter().map(one).collect(), places }
     }
 
     /// Returns the rows at these indexes of the batch.
@@ -87,9 +131,7 @@ impl PreparedBatch {
         memories: &'a [Memory],
         indexes: impl Iterator<Item = usize>,
     ) -> Rows<'a> {
-        Rows::from_memories(
-            indexes.map(|n| (&memories[self.places[n]], self.json[n].as_str(), &self.tsvector[n])),
-        )
+        Rows::from_memories(indexes.map(|n| (&memories[self.places[n]], &self.indexed[n])))
     }
 }
 
@@ -109,7 +151,7 @@ async fn put_batch(
     for (place, &n) in batch.places.iter().enumerate() {
         outcomes[n] = match there.get(&ids[place]) {
             None => PutOutcome::Stored,
-            Some((_, stored)) if *stored == batch.json[place] => PutOutcome::Unchanged,
+            Some((_, stored)) if *stored == batch.indexed[place].json => PutOutcome::Unchanged,
             Some((key, _)) if on_conflict == OnConflict::Replace => {
                 changed.push(place);
                 old.push(*key);
@@ -208,6 +250,7 @@ pub(super) async fn update(
     tenant: &Tenant,
     id: &MemoryId,
     change: &mut UpdateFn,
+    words: WordsColumn,
 ) -> Result<Option<Memory>, StoreError> {
     let id = Uuid::from(id);
     // Two statements, because a statement that waits for a lock sees the locked row in its new
@@ -224,10 +267,10 @@ pub(super) async fn update(
     // An update cannot change the id.
     memory.id = same;
     memory.validate().map_err(StoreError::Invalid)?;
-    let json = memory.to_json();
-    if json != stored {
-        let tsvector = index(&tenant.tenant_prefix, &memory);
-        let rows = Rows::from_memories([(&memory, json.as_str(), &tsvector)].into_iter());
+    if memory.to_json() != stored {
+        let format = IndexFormat { mean_len: search_index::mean_len(db, tenant).await?, words };
+        let indexed = IndexedMemory::new(tenant, &format, &memory);
+        let rows = Rows::from_memories(std::iter::once((&memory, &indexed)));
         replace(db, tenant, &[key], &rows).await?;
     }
     Ok(Some(memory))
@@ -266,9 +309,13 @@ pub(super) struct Rows<'a> {
     expires: Vec<Option<i64>>,
     confidences: Vec<Option<f64>>,
     decays: Vec<bool>,
-    json: Vec<&'a str>,
-    words: Vec<&'a str>,
+    cells: Vec<String>,
+    counts: Vec<&'a [u8]>,
     lengths: Vec<i32>,
+    sequences: Vec<&'a str>,
+    json: Vec<&'a str>,
+    /// Empty if the database has no column for them.
+    words: Vec<&'a str>,
 }
 
 /// The columns of `memory`, from the parameters `$1` to `$10`.
@@ -277,13 +324,23 @@ const COLUMNS: &str =
 const UNNESTED_COLUMNS: &str = "unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], \
      $6::int8[], $7::int8[], $8::int8[], $9::float8[], $10::bool[]) \
      AS r (id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades)";
+/// The insertion of rows of `search_document`, from the parameters `$1` to `$14`, up to the table `k`
+/// that has the key of each id.
+const INSERT_SEARCH_DOCUMENTS: &str = "INSERT INTO atlatl.search_document (key, id, memory_type, \
+     namespace, status, tags, created, expires, confidence, fades, cells, counts, length, sequence) \
+     SELECT k.key, r.id, r.memory_type, r.namespace, r.status, r.tags::text[], r.created, r.expires, \
+     r.confidence, r.fades, r.cells::integer[], r.counts, r.length, r.sequence \
+     FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int8[], $7::int8[], \
+     $8::int8[], $9::float8[], $10::bool[], $11::text[], $12::bytea[], $13::int4[], $14::text[]) \
+     AS r (id, memory_type, namespace, status, tags, created, changed, expires, confidence, fades, \
+     cells, counts, length, sequence) JOIN";
 
 impl<'a> Rows<'a> {
     pub(super) fn from_memories(
-        memories: impl Iterator<Item = (&'a Memory, &'a str, &'a TsVector)>,
+        memories: impl Iterator<Item = (&'a Memory, &'a IndexedMemory)>,
     ) -> Self {
         let mut rows = Self::default();
-        for (memory, json, tsvector) in memories {
+        for (memory, IndexedMemory { json, document, words }) in memories {
             rows.ids.push((&memory.id).into());
             rows.types.push(memory.memory_type.as_str());
             rows.namespaces.push(memory.namespace.as_ref().map(mif::Namespace::as_str));
@@ -295,11 +352,46 @@ impl<'a> Rows<'a> {
             rows.confidences.push(confidence(memory));
             rows.decays
                 .push(memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some()));
+            rows.cells.push(join_lists(std::iter::once(&document.cells[..])));
+            rows.counts.push(&document.counts);
+            rows.lengths.push(document.length);
+            rows.sequences.push(&document.sequence);
             rows.json.push(json);
-            rows.words.push(&tsvector.words);
-            rows.lengths.push(tsvector.length);
+            rows.words.extend(words.iter().map(|words| words.words.as_str()));
         }
         rows
+    }
+
+    /// Returns the parameters `$1` to `$14` of [`INSERT_SEARCH_DOCUMENTS`].
+    fn search_values(&self) -> impl Iterator<Item = Value<'_>> {
+        let more: [Value<'_>; 4] = [
+            (&self.cells, Type::TEXT_ARRAY),
+            (&self.counts, Type::BYTEA_ARRAY),
+            (&self.lengths, Type::INT4_ARRAY),
+            (&self.sequences, Type::TEXT_ARRAY),
+        ];
+        self.values().into_iter().chain(more)
+    }
+
+    /// Returns the columns of `document` beside the key, their expressions, and the parameters from
+    /// `$first` on. The length is parameter `$13`.
+    fn document_columns(&self, first: usize) -> DocumentColumns<'_> {
+        let json: Value<'_> = (&self.json, Type::TEXT_ARRAY);
+        let next = first + 1;
+        if self.words.is_empty() {
+            return DocumentColumns {
+                names: "json",
+                selected: "d.json",
+                unnested: format!("${first}::text[]"),
+                values: vec![json],
+            };
+        }
+        DocumentColumns {
+            names: "json, words, length",
+            selected: "d.json, d.words::tsvector, d.length",
+            unnested: format!("${first}::text[], ${next}::text[], $13::int4[]"),
+            values: vec![json, (&self.words, Type::TEXT_ARRAY)],
+        }
     }
 
     fn values(&self) -> [Value<'_>; 10] {
@@ -318,27 +410,30 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// The columns of `document` that the database has.
+struct DocumentColumns<'a> {
+    names: &'static str,
+    selected: &'static str,
+    unnested: String,
+    values: Vec<Value<'a>>,
+}
+
 /// Inserts the memories whose ids are free, with their documents and words, and returns their ids.
 /// Existing rows stay unchanged, but are locked until the transaction ends: an update with a
 /// condition that never holds locks the rows in order without changing them.
 pub(super) async fn insert(db: &Session, rows: &Rows<'_>) -> Result<HashSet<Uuid>, StoreError> {
+    let DocumentColumns { names, selected, unnested, values } = rows.document_columns(15);
     let sql = format!(
         "WITH stored AS (INSERT INTO atlatl.memory ({COLUMNS}) \
          SELECT id, memory_type, namespace, status, tags::text[], created, changed, expires, \
          confidence, fades FROM {UNNESTED_COLUMNS} \
          ON CONFLICT (tenant, id) DO UPDATE SET id = excluded.id WHERE false RETURNING id, key), \
-         beside AS (INSERT INTO atlatl.document (key, json, words, length) \
-         SELECT stored.key, d.json, d.words::tsvector, d.length FROM stored \
-         JOIN unnest($1::uuid[], $11::text[], $12::text[], $13::int4[]) \
-         AS d (id, json, words, length) ON d.id = stored.id) \
+         searched AS ({INSERT_SEARCH_DOCUMENTS} stored AS k ON k.id = r.id), \
+         beside AS (INSERT INTO atlatl.document (key, {names}) SELECT stored.key, {selected} \
+         FROM stored JOIN unnest($1::uuid[], {unnested}) AS d (id, {names}) ON d.id = stored.id) \
          SELECT id FROM stored"
     );
-    let beside = [
-        (&rows.json as _, Type::TEXT_ARRAY),
-        (&rows.words as _, Type::TEXT_ARRAY),
-        (&rows.lengths as _, Type::INT4_ARRAY),
-    ];
-    let values: Vec<Value<'_>> = rows.values().into_iter().chain(beside).collect();
+    let values: Vec<Value<'_>> = rows.search_values().chain(values).collect();
     let stored = db.query(&sql, &values).await?;
     Ok(stored.iter().map(|row| row.get(0)).collect())
 }
@@ -365,17 +460,30 @@ pub(super) async fn insert_documents(
     keys: &HashMap<Uuid, i64>,
 ) -> Result<(), StoreError> {
     let keys: Vec<Option<i64>> = rows.ids.iter().map(|id| keys.get(id).copied()).collect();
-    let sql = "INSERT INTO atlatl.document (key, json, words, length) \
-               SELECT key, json, words::tsvector, length \
-               FROM unnest($1::int8[], $2::text[], $3::text[], $4::int4[]) \
-               AS r (key, json, words, length) WHERE key IS NOT NULL";
-    let values: [Value<'_>; 4] = [
-        (&keys, Type::INT8_ARRAY),
-        (&rows.json, Type::TEXT_ARRAY),
-        (&rows.words, Type::TEXT_ARRAY),
-        (&rows.lengths, Type::INT4_ARRAY),
-    ];
-    db.execute(sql, &values).await.map(drop)
+    let DocumentColumns { names, selected, unnested, values } = rows.document_columns(16);
+    let sql = format!(
+        "WITH searched AS ({INSERT_SEARCH_DOCUMENTS} unnest($1::uuid[], $15::int8[]) AS k (id, key) \
+         ON k.id = r.id AND k.key IS NOT NULL) INSERT INTO atlatl.document (key, {names}) \
+         SELECT d.key, {selected} FROM unnest($15::int8[], {unnested}) AS d (key, {names}) \
+         WHERE d.key IS NOT NULL"
+    );
+    let keys: [Value<'_>; 1] = [(&keys, Type::INT8_ARRAY)];
+    let values: Vec<Value<'_>> = rows.search_values().chain(keys).chain(values).collect();
+    db.execute(&sql, &values).await.map(drop)
+}
+
+/// Inserts the rows of the full-text index of memories that have these keys, in the same order.
+pub(super) async fn insert_search_documents(
+    db: &Session,
+    rows: &Rows<'_>,
+    keys: &[i64],
+) -> Result<(), StoreError> {
+    let sql = format!(
+        "{INSERT_SEARCH_DOCUMENTS} unnest($1::uuid[], $15::int8[]) AS k (id, key) ON k.id = r.id"
+    );
+    let keys: [Value<'_>; 1] = [(&keys, Type::INT8_ARRAY)];
+    let values: Vec<Value<'_>> = rows.search_values().chain(keys).collect();
+    db.execute(&sql, &values).await.map(drop)
 }
 
 /// An id in a `uuid` column.

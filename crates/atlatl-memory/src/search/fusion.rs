@@ -21,7 +21,7 @@ use mif::MemoryId;
 use super::MatchedBy;
 use super::query::is_unsegmented;
 use crate::embed::{FusionWeights, Scripts};
-use crate::store::{Matches, MemoryMatch};
+use crate::store::{Matches, MemoryMatch, UNRANKED_SCORE};
 
 /// The number of matches by words that are combined with vectors and with the time that the query
 /// names. The words of later matches count only if the memory is not among the nearest, and their
@@ -127,6 +127,12 @@ pub(crate) fn time_bonus(matches: &Matches, near: Option<&Nearest>) -> f64 {
     if near.is_some() { TIME_BONUS } else { TIME_BONUS * full_score(matches) }
 }
 
+/// Returns whether the match by words at this place is combined with vectors and times. Matches
+/// without a rank are not, because whether there are any depends on the number of candidates.
+fn is_combined(place: usize, found: &MemoryMatch) -> bool {
+    place < COMBINED && found.score > UNRANKED_SCORE
+}
+
 /// Combines the matches by words and the nearest vectors, in no particular order. Without vectors
 /// the score is that of the words.
 pub(crate) fn fuse(matches: &Matches, near: Option<&Nearest>) -> Vec<RankedMatch> {
@@ -136,7 +142,7 @@ pub(crate) fn fuse(matches: &Matches, near: Option<&Nearest>) -> Vec<RankedMatch
         lexical: Some(found.score),
         vector,
         decays: found.decays,
-        is_dated: n < COMBINED || vector.is_some(),
+        is_dated: is_combined(n, found) || vector.is_some(),
     };
     let Some(near) = near else {
         let ranked = matches.best.iter().enumerate();
@@ -149,7 +155,7 @@ pub(crate) fn fuse(matches: &Matches, near: Option<&Nearest>) -> Vec<RankedMatch
         let id = found.id.as_u128();
         let mut share = share(matches, found.score);
         let mut cosine = nearest.remove(&id).map(|near| near.score);
-        if n < COMBINED {
+        if is_combined(n, found) {
             cosine = cosine.or_else(|| near.others.get(&id).copied());
         } else if cosine.is_some() {
             share = 0.0;

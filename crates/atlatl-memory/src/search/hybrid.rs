@@ -17,7 +17,7 @@ use super::{EmptyAnswer, MatchedBy, RankPosition, RankedBy, SearchHit, SearchRes
 use crate::blocking;
 use crate::embed::{EmbedError, Embedder};
 use crate::listing::{Filter, Order};
-use crate::store::{Matches, MemoryStore, StoreError};
+use crate::store::{Matches, MemoryStore, StoreError, TotalAccuracy, UNRANKED_SCORE};
 
 /// The maximum number of hits of one query.
 pub const MAX_HITS: usize = 10_000;
@@ -108,9 +108,10 @@ impl HybridSearch {
             self.candidates(query, min_candidates).await?;
         let (near_ref, time_ref, now) = (near.as_ref(), time.as_ref(), query.now);
         let mut ranked = self.rank(&words.matches, near_ref, time_ref, now).await?;
-        let is_partial = query.after.is_none()
-            && words.matches.total > words.matches.best.len() as u64
-            && words.matches.best.len() < MAX_HITS;
+        let found = &words.matches;
+        let has_more =
+            found.accuracy != TotalAccuracy::Exact || found.total > found.best.len() as u64;
+        let is_partial = query.after.is_none() && has_more && found.best.len() < MAX_HITS;
         if is_partial && !is_settled(&ranked, &words.matches, near.as_ref(), query.limit) {
             words.matches = self.store.lexical(&words.terms, query.filter, MAX_HITS, now).await?;
             ranked = self.rank(&words.matches, near_ref, time_ref, now).await?;
@@ -120,7 +121,10 @@ impl HybridSearch {
         let total_matches = matches.total.max(ranked.len() as u64);
         // It is unknown how many of the matches beyond the candidates are among the nearest too.
         let is_cut = near.is_some() && matches.total > matches.best.len() as u64;
-        let at_least = matches.at_least || is_cut;
+        let accuracy = match matches.accuracy {
+            TotalAccuracy::Exact if is_cut => TotalAccuracy::AtLeast,
+            accuracy => accuracy,
+        };
         let ranked_by = match query.mode {
             _ if near.is_none() => RankedBy::Lexical,
             Mode::Vector => RankedBy::Vector,
@@ -145,7 +149,7 @@ impl HybridSearch {
         Ok(SearchResults {
             hits: self.hits(page, words.read, near.as_ref()).await?,
             total_matches,
-            at_least,
+            accuracy,
             more,
             ranked_by,
             warning,
@@ -270,6 +274,7 @@ impl HybridSearch {
         let others: Vec<MemoryId> = matches
             .iter()
             .take(COMBINED)
+            .take_while(|one| one.score > UNRANKED_SCORE)
             .filter(|one| !near.contains(&one.id.as_u128()))
             .map(|one| one.id.clone())
             .collect();
@@ -369,7 +374,7 @@ impl HybridSearch {
         Ok(SearchResults {
             hits: listed.memories.into_iter().map(hit).collect(),
             total_matches,
-            at_least: false,
+            accuracy: TotalAccuracy::Exact,
             // Pagination of this result uses a position in a listing, not in a ranking.
             more: false,
             ranked_by: RankedBy::Time,

@@ -13,7 +13,9 @@ use crate::listing::Filter;
 use crate::search::bm25::{self, Bm25, FIELD_WEIGHTS};
 use crate::search::hybrid::MAX_COUNTED;
 use crate::search::query::{Need, Phrase, Terms};
-use crate::store::{Matches, MemoryMatch, StoreError};
+use crate::store::{
+    Matches, MemoryMatch, StoreError, TotalAccuracy, UNRANKED_SCORE, UNRANKED_STEP,
+};
 
 /// The maximum number of rows that the engine scores, which takes about 1 µs each.
 const MAX_SCORED_ROWS: u64 = 20_000;
@@ -21,11 +23,6 @@ const MAX_SCORED_ROWS: u64 = 20_000;
 const MAX_WEIGHED_ROWS: u64 = 500_000;
 /// The number of memories, the newest ones, that are ranked if every phrase is common.
 const NEWEST_RANKED: usize = 1_000;
-/// The score of the first match that is not ranked, below every score of the ranking.
-const UNRANKED_SCORE: f64 = 1e-9;
-/// The score of an unranked match in proportion to the one before, so that no two are equal and a
-/// position in the ranking is unambiguous.
-const UNRANKED_STEP: f64 = 1.0 - 1e-5;
 
 pub(super) fn lexical(
     db: &Connection,
@@ -73,7 +70,9 @@ pub(super) fn lexical(
     };
     let unknown = (0..phrases.len()).filter(|&n| phrases[n].frequency == 0).collect();
     let mut matches = Matches::new(best, total.min(MAX_COUNTED));
-    matches.at_least = total > MAX_COUNTED;
+    if total > MAX_COUNTED {
+        matches.accuracy = TotalAccuracy::AtLeast;
+    }
     Ok(matches.with_statistics(bm25::full_score(&idf), unknown))
 }
 

@@ -1,0 +1,575 @@
+//! Full-text search with BM25 whose cost does not grow with the number of matches.
+//!
+//! A query reads the frequencies of its words, [selects](super::candidates) candidates, and lets the
+//! database score them. The statements run in functions of the schema, which fix their plans.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use mif::MemoryId;
+use tokio_postgres::types::Type;
+
+use super::candidates::{CommonTerm, IndexStatistics, Selection, filter_share, select};
+use super::cells::{DEFAULT_MEAN_LEN, Term, filter_terms};
+use super::crud::{Tenant, Uuid, rows, storable};
+use super::session::{Session, Value};
+use super::units::{QueryUnits, Unit};
+use crate::listing::{Filter, microseconds};
+use crate::search::bm25;
+use crate::search::hybrid::MAX_COUNTED;
+use crate::search::query::{Need, Phrase, Terms};
+use crate::store::{
+    Matches, MemoryMatch, StoreError, TotalAccuracy, UNRANKED_SCORE, UNRANKED_STEP,
+};
+
+/// The maximum number of matches that are ranked if not all are candidates.
+const MAX_RANKED: usize = 1_000;
+/// The number of matches that are enough without a further round.
+const ENOUGH_MATCHES: u64 = 20;
+/// Tenants with at most so many memories are counted for every query.
+pub(super) const SMALL_TENANT: i64 = 5_000;
+/// The maximum number of documents that a recall indexes itself.
+pub(super) const MAX_INLINE_BACKLOG: i64 = 64;
+/// The number of memories by which a tenant may grow or shrink, as a part of it, before its words are
+/// counted again.
+const STALE_AFTER: i64 = 5;
+/// The same for the smallest tenants, in memories.
+const MIN_STALE: i64 = 20;
+/// The share of matching memories from which on the newest are found by reading all in order.
+const DENSE_SHARE: f64 = 0.1;
+/// The number of memories that one statement reads in order.
+const WALK_LEN: i64 = 5_000;
+/// The maximum number of memories that are read in order for one query.
+const MAX_WALKED: i64 = 200_000;
+/// The maximum number of memories that are read for the frequencies of words.
+const MAX_FREQUENCY_ROWS: i64 = 20_000;
+
+/// A full-text query.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LexicalQuery<'a> {
+    pub(super) terms: &'a Terms,
+    pub(super) filter: &'a Filter,
+    pub(super) limit: usize,
+    pub(super) now: DateTime<Utc>,
+}
+
+/// The outcome of a query.
+#[derive(Debug)]
+pub(super) enum Recall {
+    Found(Matches),
+    /// Documents wait for the index, or words were not counted for long.
+    Behind,
+    /// So many documents wait for the index that only the previous one has all memories.
+    Backlogged,
+}
+
+/// Whether a query may ask for maintenance of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// The index must be up to date.
+    Required,
+    /// It was just brought up to date as far as possible.
+    Any,
+}
+
+/// Answers a query.
+pub(super) async fn recall(
+    db: &Session,
+    tenant: &Tenant,
+    query: LexicalQuery<'_>,
+    freshness: Freshness,
+) -> Result<Recall, StoreError> {
+    let units = QueryUnits::from_terms(&tenant.name, query.terms);
+    if units.units.is_empty() || query.limit == 0 {
+        return Ok(Recall::Found(Matches::default()));
+    }
+    let filter = filter_terms(&tenant.name, query.filter);
+    let wanted: Vec<Term> = units.terms().chain(filter.iter().copied()).collect();
+    let state = IndexState::read(db, tenant, &wanted).await?;
+    if state.backlog > MAX_INLINE_BACKLOG {
+        return Ok(Recall::Backlogged);
+    }
+    if freshness == Freshness::Required && (state.backlog > 0 || state.is_stale()) {
+        return Ok(Recall::Behind);
+    }
+    if state.memories == 0 {
+        let unknown = (0..query.terms.phrases.len()).collect();
+        return Ok(Recall::Found(Matches::default().with_statistics(0.0, unknown)));
+    }
+    let search = Search { db, tenant, query, units, filter, state };
+    let ranking = search.best().await?;
+    if ranking.is_truncated && freshness == Freshness::Required {
+        return Ok(Recall::Behind);
+    }
+    search.matches(ranking).await.map(Recall::Found)
+}
+
+/// The state of a tenant's index, and the common terms of a query.
+struct IndexState {
+    /// The number of memories and words when they were counted, if they were.
+    counted: Option<(i64, i64)>,
+    /// The number of memories, counted up to [`SMALL_TENANT`] and one.
+    memories: i64,
+    /// The number of documents that wait for the index, counted up to [`MAX_INLINE_BACKLOG`] and one.
+    backlog: i64,
+    statistics: IndexStatistics,
+}
+
+impl IndexState {
+    async fn read(db: &Session, tenant: &Tenant, terms: &[Term]) -> Result<Self, StoreError> {
+        let sql = "SELECT s.documents, s.words, \
+                     (SELECT count(*) FROM (SELECT FROM atlatl.memory WHERE tenant = $1 LIMIT $3) m), \
+                     (SELECT count(*) FROM (SELECT FROM atlatl.search_backlog WHERE tenant = $1 \
+                      LIMIT $4) b), c.term, c.frequency, c.levels \
+                   FROM (VALUES (1)) AS one (row) \
+                   LEFT JOIN atlatl.search_statistics s ON s.tenant = $1 \
+                   LEFT JOIN atlatl.common_term c ON c.tenant = $1 AND c.term = ANY ($2)";
+        let terms: Vec<i32> = terms.iter().map(|term| term.number()).collect();
+        let values: [Value<'_>; 4] = [
+            (&tenant.name, Type::TEXT),
+            (&terms, Type::INT4_ARRAY),
+            (&(SMALL_TENANT + 1), Type::INT8),
+            (&(MAX_INLINE_BACKLOG + 1), Type::INT8),
+        ];
+        let rows = db.query(sql, &values).await?;
+        let first = rows.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
+        let documents: Option<i64> = first.get(0);
+        let counted = documents.zip(first.get(1));
+        let (memories, backlog): (i64, i64) = (first.get(2), first.get(3));
+        let common = rows.iter().filter_map(|row| {
+            let term = Term::from_number(row.get::<_, Option<i32>>(4)?);
+            Some((term, CommonTerm::new(row.get(5), &row.get::<_, Vec<i32>>(6))))
+        });
+        #[expect(clippy::cast_precision_loss, reason = "fewer memories than an `f64` counts exactly")]
+        let known = match documents {
+            Some(documents) if memories > SMALL_TENANT => documents.max(memories) as f64,
+            _ => memories as f64,
+        };
+        let statistics = IndexStatistics { memories: known, common: common.collect() };
+        Ok(Self { counted, memories, backlog, statistics })
+    }
+
+    /// Returns whether a small tenant changed much since its words were counted. Large tenants are
+    /// counted by a maintenance task.
+    fn is_stale(&self) -> bool {
+        match self.counted {
+            None => self.memories > 0,
+            Some(_) if self.memories > SMALL_TENANT => false,
+            Some((documents, _)) => is_outdated(documents, self.memories),
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "fewer words than an `f64` counts exactly")]
+    fn mean_len(&self) -> f64 {
+        match self.counted {
+            Some((documents, words)) if documents > 0 && words > 0 => {
+                words as f64 / documents as f64
+            }
+            _ => DEFAULT_MEAN_LEN,
+        }
+    }
+}
+
+/// Returns whether counts of `counted` memories say too little about `memories`.
+pub(super) fn is_outdated(counted: i64, memories: i64) -> bool {
+    (memories - counted).abs() > (counted / STALE_AFTER).max(MIN_STALE)
+}
+
+/// The best candidates of a query.
+struct Ranking {
+    best: Vec<MemoryMatch>,
+    /// The number of candidates that match.
+    matches: u64,
+    /// Whether every match was a candidate.
+    is_complete: bool,
+    /// Whether there were more candidates than the database reads.
+    is_truncated: bool,
+    /// The number of memories that contain each unit.
+    frequencies: Vec<u64>,
+}
+
+struct Search<'a> {
+    db: &'a Session,
+    tenant: &'a Tenant,
+    query: LexicalQuery<'a>,
+    units: QueryUnits,
+    filter: Vec<Term>,
+    state: IndexState,
+}
+
+impl Search<'_> {
+    /// Ranks candidates, and more of them while too few match.
+    async fn best(&self) -> Result<Ranking, StoreError> {
+        let enough = ENOUGH_MATCHES.min(self.query.limit as u64);
+        for round in 0.. {
+            let selection = select(&self.units, &self.filter, &self.state.statistics, round);
+            let ranking = self.rank(&selection).await?;
+            let is_cut = self.units.need == Need::All && ranking.is_truncated && round == 0;
+            let is_enough = ranking.is_complete || ranking.matches >= enough;
+            if (is_enough && !is_cut) || !selection.can_grow {
+                return Ok(ranking);
+            }
+        }
+        unreachable!("the budget of candidates ends");
+    }
+
+    async fn rank(&self, selection: &Selection) -> Result<Ranking, StoreError> {
+        let max_results =
+            if selection.is_complete { self.query.limit } else { self.query.limit.min(MAX_RANKED) };
+        let all = self.units.need == Need::All;
+        let (mut terms, mut term_units) = (Vec::new(), Vec::new());
+        let (mut texts, mut text_units) = (Vec::new(), Vec::new());
+        for (unit, n) in self.units.units.iter().zip(1_i32..) {
+            if unit.texts.is_empty() {
+                let listed = unit.lists.iter().flatten().map(|term| term.number());
+                terms.extend(listed);
+                term_units.resize(terms.len(), n);
+            } else {
+                texts.extend(unit.texts.iter().map(String::as_str));
+                text_units.resize(texts.len(), n);
+            }
+        }
+        let required = if all { rows(self.units.units.len()) } else { 1 };
+        let singles = self.units.units.iter().flat_map(|unit| &unit.lists);
+        let singles = singles.filter_map(|list| Some(list.first()?).filter(|_| list.len() == 1));
+        let all_terms: Vec<i32> =
+            if all { singles.map(|term| term.number()).collect() } else { Vec::new() };
+        let merge = terms.len() + texts.len() > self.units.units.len();
+        #[expect(clippy::cast_possible_truncation, reason = "a number of memories")]
+        let frequencies: Vec<Option<i64>> = selection
+            .frequencies
+            .iter()
+            .map(|frequency| frequency.map(|frequency| frequency.round() as i64))
+            .collect();
+        let filter = FilterValues::new(self.query.filter, self.query.now);
+        let mean_len = self.state.mean_len();
+        let max_results = rows(max_results);
+        let sql = "SELECT id, score, fades, matches, candidates, counted FROM atlatl.rank_documents( \
+                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+                   $19, $20, $21, $22)";
+        let values: [Value<'_>; 14] = [
+            (&selection.cells, Type::INT4_ARRAY),
+            (&selection.arms, Type::TEXT_ARRAY),
+            (&all_terms, Type::INT4_ARRAY),
+            (&selection.max_candidates, Type::INT8),
+            (&terms, Type::INT4_ARRAY),
+            (&term_units, Type::INT4_ARRAY),
+            (&texts, Type::TEXT_ARRAY),
+            (&text_units, Type::INT4_ARRAY),
+            (&frequencies, Type::INT8_ARRAY),
+            (&mean_len, Type::FLOAT8),
+            (&self.state.statistics.memories, Type::FLOAT8),
+            (&required, Type::INT8),
+            (&max_results, Type::INT8),
+            (&merge, Type::BOOL),
+        ];
+        let values: Vec<Value<'_>> = filter.values().into_iter().chain(values).collect();
+        let found = self.db.query(sql, &values).await?;
+        let first = found.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
+        let (matches, candidates): (i64, i64) = (first.get(3), first.get(4));
+        let counted: Option<Vec<i64>> = first.get(5);
+        let best = found.iter().filter_map(|row| {
+            let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
+            Some(MemoryMatch::new(id, row.get(1), row.get(2)))
+        });
+        let is_truncated = candidates >= selection.max_candidates;
+        Ok(Ranking {
+            best: best.collect(),
+            matches: matches.unsigned_abs(),
+            is_complete: selection.is_complete && !is_truncated,
+            is_truncated,
+            frequencies: counted.unwrap_or_default().iter().map(|n| n.unsigned_abs()).collect(),
+        })
+    }
+
+    /// Adds the total, the statistics, and the matches that were no candidates if all are wanted.
+    async fn matches(&self, ranking: Ranking) -> Result<Matches, StoreError> {
+        let unknown = self.unknown(&ranking).await?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of memories")]
+        let memories = self.state.statistics.memories as u64;
+        let idf: Vec<f64> =
+            ranking.frequencies.iter().map(|&frequency| bm25::idf(memories, frequency)).collect();
+        let mut matches = Matches::new(ranking.best, ranking.matches);
+        if !ranking.is_complete {
+            let estimate = self.estimate(&ranking.frequencies);
+            if self.query.limit > MAX_RANKED {
+                let is_dense = estimate.unwrap_or_default()
+                    >= DENSE_SHARE * self.state.statistics.memories;
+                self.append_newest(&mut matches, is_dense).await?;
+            } else if let Some(estimate) = estimate {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of memories")]
+                let estimate = estimate.round() as u64;
+                matches.total = matches.total.max(estimate);
+                matches.accuracy = TotalAccuracy::Estimated;
+            } else {
+                matches.accuracy = TotalAccuracy::AtLeast;
+            }
+        }
+        Ok(matches.with_statistics(bm25::full_score(&idf), unknown))
+    }
+
+    /// Returns the indexes of the phrases that no memory contains.
+    async fn unknown(&self, ranking: &Ranking) -> Result<Vec<usize>, StoreError> {
+        let units = self.units.units.iter().zip(&ranking.frequencies);
+        let absent: Vec<&Unit> =
+            units.filter(|(_, frequency)| **frequency == 0).map(|(unit, _)| unit).collect();
+        // Units that were counted among all of their memories need no second look.
+        let is_certain = self.units.need == Need::Any && ranking.is_complete;
+        let absent: Vec<usize> = match self.units.need {
+            // Every match has all of them.
+            Need::All if ranking.matches > 0 => Vec::new(),
+            Need::All => (0..self.query.terms.phrases.len()).collect(),
+            Need::Any => absent.into_iter().map(|unit| unit.phrase).collect(),
+        };
+        if is_certain || absent.is_empty() {
+            return Ok(absent);
+        }
+        let phrases: Vec<Phrase> =
+            absent.iter().map(|&n| self.query.terms.phrases[n].clone()).collect();
+        let counted = frequencies(self.db, self.tenant, &phrases, 1).await?;
+        Ok(absent.into_iter().zip(counted).filter(|(_, n)| *n == 0).map(|(n, _)| n).collect())
+    }
+
+    /// Estimates the number of matches from the frequencies of independent words. Returns `None` for
+    /// phrases, words that must occur together, and filters without known frequencies.
+    #[expect(clippy::cast_precision_loss, reason = "fewer memories than an `f64` counts exactly")]
+    fn estimate(&self, frequencies: &[u64]) -> Option<f64> {
+        let filter = self.query.filter;
+        let is_estimable = self.units.need == Need::Any
+            && !self.units.has_phrases()
+            && filter.since.is_none()
+            && filter.until.is_none()
+            && filter.min_confidence.is_none();
+        let memories = self.state.statistics.memories.max(1.0);
+        let without = |&frequency: &u64| 1.0 - (frequency as f64 / memories).min(1.0);
+        let share = filter_share(&self.filter, &self.state.statistics);
+        let matching = 1.0 - frequencies.iter().map(without).product::<f64>();
+        is_estimable.then(|| memories * matching * share)
+    }
+
+    /// Appends the matches that were no candidates, newest first and without a rank, and counts all
+    /// up to [`MAX_COUNTED`].
+    async fn append_newest(&self, matches: &mut Matches, is_dense: bool) -> Result<(), StoreError> {
+        let most = usize::try_from(MAX_COUNTED).unwrap_or(usize::MAX) + 1;
+        let conditions = MatchConditions::new(&self.units.units, self.units.need);
+        let filter = FilterValues::new(self.query.filter, self.query.now);
+        let newest = if is_dense {
+            self.walk(&conditions, &filter, most).await?
+        } else {
+            conditions.newest(self.db, &filter, most).await?
+        };
+        let total = newest.len().max(matches.best.len());
+        let ranked: HashSet<u128> = matches.best.iter().map(|one| one.id.as_u128()).collect();
+        let room = self.query.limit.saturating_sub(matches.best.len());
+        let others = newest.into_iter().filter(|one| !ranked.contains(&one.id.as_u128()));
+        let mut score = UNRANKED_SCORE;
+        for mut one in others.take(room) {
+            one.score = score;
+            score *= UNRANKED_STEP;
+            matches.best.push(one);
+        }
+        matches.total = (total as u64).min(MAX_COUNTED);
+        matches.accuracy =
+            if total >= most { TotalAccuracy::AtLeast } else { TotalAccuracy::Exact };
+        Ok(())
+    }
+
+    /// Reads memories in order, newest first, until `most` match.
+    async fn walk(
+        &self,
+        conditions: &MatchConditions,
+        filter: &FilterValues<'_>,
+        most: usize,
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let sql = "SELECT id, fades, lowest FROM atlatl.newest_documents( \
+                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
+        let (mut before, mut walked) = (i64::MAX, 0);
+        let mut newest = Vec::new();
+        while newest.len() < most && walked < MAX_WALKED {
+            let page: [Value<'_>; 2] = [(&before, Type::INT8), (&WALK_LEN, Type::INT8)];
+            let values: Vec<Value<'_>> =
+                filter.values().into_iter().chain(conditions.values()).chain(page).collect();
+            let found = self.db.query(sql, &values).await?;
+            newest.extend(found.iter().filter_map(|row| {
+                let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
+                Some(MemoryMatch::new(id, 0.0, row.get(1)))
+            }));
+            let Some(lowest) = found.first().and_then(|row| row.get::<_, Option<i64>>(2)) else {
+                break;
+            };
+            (before, walked) = (lowest, walked + WALK_LEN);
+        }
+        newest.truncate(most);
+        Ok(newest)
+    }
+}
+
+/// The conditions of a query in the form of `atlatl.match_condition`.
+struct MatchConditions {
+    lists: Vec<String>,
+    texts: Vec<String>,
+    all: bool,
+}
+
+impl MatchConditions {
+    fn new(units: &[Unit], need: Need) -> Self {
+        Self {
+            lists: units.iter().map(Unit::cell_lists).collect(),
+            texts: units.iter().map(Unit::joined_texts).collect(),
+            all: need == Need::All,
+        }
+    }
+
+    fn values(&self) -> [Value<'_>; 3] {
+        [
+            (&self.lists, Type::TEXT_ARRAY),
+            (&self.texts, Type::TEXT_ARRAY),
+            (&self.all, Type::BOOL),
+        ]
+    }
+
+    /// Returns the newest matches by the index.
+    async fn newest(
+        &self,
+        db: &Session,
+        filter: &FilterValues<'_>,
+        most: usize,
+    ) -> Result<Vec<MemoryMatch>, StoreError> {
+        let sql = "SELECT id, fades FROM atlatl.match_documents( \
+                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        let most = rows(most);
+        let limit: [Value<'_>; 1] = [(&most, Type::INT8)];
+        let values: Vec<Value<'_>> =
+            filter.values().into_iter().chain(self.values()).chain(limit).collect();
+        let found = db.query(sql, &values).await?;
+        let one = |row: &tokio_postgres::Row| {
+            MemoryMatch::new(row.get::<_, Uuid>(0).into(), 0.0, row.get(1))
+        };
+        Ok(found.iter().map(one).collect())
+    }
+}
+
+/// The parameters of a filter.
+struct FilterValues<'a> {
+    now: i64,
+    namespace: Option<&'a str>,
+    memory_type: Option<&'static str>,
+    status: Option<&'static str>,
+    tags: Option<Vec<String>>,
+    since: Option<i64>,
+    until: Option<i64>,
+    min_confidence: Option<f64>,
+}
+
+impl<'a> FilterValues<'a> {
+    fn new(filter: &'a Filter, now: DateTime<Utc>) -> Self {
+        let tags: Vec<String> = filter.tags.iter().map(|tag| storable(tag)).collect();
+        Self {
+            now: microseconds(now),
+            namespace: filter.namespace.as_ref().map(mif::Namespace::as_str),
+            memory_type: filter.memory_type.map(mif::MemoryType::as_str),
+            status: filter.status.map(mif::Status::as_str),
+            tags: (!tags.is_empty()).then_some(tags),
+            since: filter.since.map(microseconds),
+            until: filter.until.map(microseconds),
+            min_confidence: filter.min_confidence,
+        }
+    }
+
+    /// Admits every memory, also expired ones.
+    fn everything() -> Self {
+        Self {
+            now: i64::MIN,
+            namespace: None,
+            memory_type: None,
+            status: None,
+            tags: None,
+            since: None,
+            until: None,
+            min_confidence: None,
+        }
+    }
+
+    fn values(&self) -> [Value<'_>; 8] {
+        [
+            (&self.now, Type::INT8),
+            (&self.namespace, Type::TEXT),
+            (&self.memory_type, Type::TEXT),
+            (&self.status, Type::TEXT),
+            (&self.tags, Type::TEXT_ARRAY),
+            (&self.since, Type::INT8),
+            (&self.until, Type::INT8),
+            (&self.min_confidence, Type::FLOAT8),
+        ]
+    }
+}
+
+/// Counts the memories that contain each phrase, up to `cap`. Single words are counted together,
+/// because most of them are guesses that no memory contains.
+pub(super) async fn frequencies(
+    db: &Session,
+    tenant: &Tenant,
+    phrases: &[Phrase],
+    cap: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let mut frequencies = vec![0; phrases.len()];
+    let units = phrases.iter().enumerate();
+    let units: Vec<Unit> =
+        units.filter_map(|(n, phrase)| Unit::from_phrase(&tenant.name, n, phrase)).collect();
+    let words: Vec<(usize, Term)> =
+        units.iter().filter_map(|unit| Some((unit.phrase, unit.single_term()?))).collect();
+    let counts = word_frequencies(db, tenant, words.iter().map(|(_, term)| *term)).await?;
+    for (n, term) in words {
+        let found = counts.iter().find(|(counted, _)| *counted == term);
+        frequencies[n] = found.map_or(0, |(_, frequency)| (*frequency).min(cap));
+    }
+    let most = usize::try_from(cap).unwrap_or(usize::MAX);
+    for unit in units.iter().filter(|unit| unit.single_term().is_none()) {
+        let conditions = MatchConditions::new(std::slice::from_ref(unit), Need::All);
+        let found = conditions.newest(db, &FilterValues::everything(), most).await?;
+        frequencies[unit.phrase] = found.len() as u64;
+    }
+    Ok(frequencies)
+}
+
+/// Counts the memories of each word that is in the index. Common words have their last count.
+async fn word_frequencies(
+    db: &Session,
+    tenant: &Tenant,
+    terms: impl Iterator<Item = Term>,
+) -> Result<Vec<(Term, u64)>, StoreError> {
+    let terms: Vec<i32> = terms.map(Term::number).collect();
+    if terms.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = "SELECT term, frequency::bigint FROM atlatl.common_term \
+                 WHERE tenant = $1 AND term = ANY ($2)";
+    let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&terms, Type::INT4_ARRAY)];
+    let mut counted = db.query(known, &values).await?;
+    let common: HashSet<i32> = counted.iter().map(|row| row.get(0)).collect();
+    let mut rare: Vec<i32> = terms.into_iter().filter(|term| !common.contains(term)).collect();
+    rare.sort_unstable();
+    rare.dedup();
+    if !rare.is_empty() {
+        let sql = "SELECT term, frequency FROM atlatl.term_frequencies($1, $2)";
+        let values: [Value<'_>; 2] =
+            [(&rare, Type::INT4_ARRAY), (&MAX_FREQUENCY_ROWS, Type::INT8)];
+        counted.extend(db.query(sql, &values).await?);
+    }
+    let one = |row: &tokio_postgres::Row| {
+        (Term::from_number(row.get(0)), row.get::<_, i64>(1).unsigned_abs())
+    };
+    Ok(counted.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_outdated_when_a_tenant_changed_by_a_fifth() {
+        assert!(!is_outdated(0, 20) && is_outdated(0, 21));
+        assert!(!is_outdated(1_000, 1_200) && is_outdated(1_000, 1_201));
+        assert!(!is_outdated(1_000, 800) && is_outdated(1_000, 799));
+    }
+}
