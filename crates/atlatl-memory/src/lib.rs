@@ -52,8 +52,8 @@ pub use embed::{
 pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    ConnectionSharing, DatabaseInfo, DatabaseTimeSink, KeySummary, MIN_SHARED_CONNECTIONS, NewKey,
-    PasswordSource, PlainText, Postgres, PostgresOptions, PostgresStore, PreparedStatements,
+    ConnectionSharing, DatabaseInfo, DatabaseTimeSink, Finish, KeySummary, MIN_SHARED_CONNECTIONS,
+    NewKey, PasswordSource, PlainText, Postgres, PostgresOptions, PostgresStore, PreparedStatements,
     Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
@@ -70,5 +70,5 @@ pub use search::{
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
     BoxError, ConnectError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome,
-    RepairReport, StoreError, Unembedded, UpdateFn,
+    RepairReport, StoreError, TotalAccuracy, Unembedded, UpdateFn,
 };

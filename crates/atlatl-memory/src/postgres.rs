@@ -4,6 +4,8 @@
 //! Row-level security policies on the role of the connection decide which rows a statement sees. A
 //! statement without a tenant setting sees none.
 
+mod candidates;
+mod cells;
 mod cleartext_guard;
 mod connect_refusal;
 mod connection;
@@ -12,19 +14,23 @@ mod credentials;
 mod crud;
 mod database;
 mod fair_queue;
+mod finish;
 mod lexemes;
 mod maintenance;
 mod migrations;
 mod options;
 mod pool;
 mod pooler;
+mod recall;
 mod registry;
 mod row_level_security;
 mod search;
+mod search_index;
 mod session;
 #[cfg(feature = "contract")]
 mod statement_recorder;
 mod tls;
+mod units;
 mod vector_index;
 
 use std::sync::Arc;
@@ -38,11 +44,13 @@ use self::crud::Tenant;
 pub use self::database::DatabaseInfo;
 use self::database::{Database, Pgvector};
 use self::fair_queue::QueueName;
+pub use self::finish::Finish;
 pub use self::options::{
     ConnectionSharing, DatabaseTimeSink, MIN_SHARED_CONNECTIONS, PlainText, PostgresOptions,
 };
 use self::pool::{Pool, read_transaction, write_transaction};
 pub use self::pooler::PreparedStatements;
+use self::recall::{Freshness, LexicalQuery, MAX_INLINE_BACKLOG, Recall};
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
@@ -57,6 +65,8 @@ use crate::store::{
     Unembedded, UpdateFn,
 };
 
+/// The number of memories from which on a write also counts words if the tenant changed much.
+const LARGE_PUT: usize = 500;
 /// The maximum length of a tenant's name in bytes.
 const MAX_TENANT_NAME_LEN: usize = 128;
 
@@ -100,11 +110,16 @@ impl Postgres {
         migrations::migrate(owner).await
     }
 
+    /// Drops what older schema versions needed, if no server of such a version is connected. The options
+    /// are those of [`migrate`](Self::migrate), which must have been run.
+    pub async fn finish(owner: &PostgresOptions) -> Result<Finish, StoreError> {
+        finish::finish(owner).await
+    }
+
     /// Returns the store of one tenant. A name has 1 to 128 bytes and no control characters.
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
         check_name(name, self.0.place())?;
-        let tenant = Tenant { name: name.to_owned(), tenant_prefix: lexemes::tenant_prefix(name) };
-        Ok(PostgresStore { database: Arc::clone(&self.0), tenant })
+        Ok(PostgresStore { database: Arc::clone(&self.0), tenant: Tenant::new(name) })
     }
 }
 
@@ -141,6 +156,56 @@ impl PostgresStore {
         Condition::from_filter(&self.tenant, filter, now)
     }
 
+    /// Finds the matches of a query, and reads the `first` of them. An index that is behind is brought
+    /// up to date before.
+    async fn find(
+        &self,
+        query: LexicalQuery<'_>,
+        first: usize,
+    ) -> Result<(Matches, Vec<Memory>), StoreError> {
+        let (pool, tenant) = (self.pool().await?, &self.tenant);
+        let mut freshness = Freshness::Required;
+        loop {
+            let answer = read_transaction!(pool, &tenant.name, Access::Recall, |db| {
+                match recall::recall(db, tenant, query, freshness).await? {
+                    Recall::Found(matches) => {
+                        let read = crud::get_all(db, tenant, &matches.first(first)).await?;
+                        Ok(Ok((matches, read)))
+                    }
+                    other => Ok(Err(other)),
+                }
+            })?;
+            match answer {
+                Ok(found) => return Ok(found),
+                Err(Recall::Backlogged) => return self.find_by_lexemes(query, first).await,
+                Err(_) => {
+                    write_transaction!(pool, &tenant.name, |db| search_index::advance(
+                        db,
+                        tenant,
+                        MAX_INLINE_BACKLOG
+                    )
+                    .await)?;
+                    freshness = Freshness::Any;
+                }
+            }
+        }
+    }
+
+    /// Finds the matches of a query by the words of previous servers.
+    async fn find_by_lexemes(
+        &self,
+        query: LexicalQuery<'_>,
+        first: usize,
+    ) -> Result<(Matches, Vec<Memory>), StoreError> {
+        let LexicalQuery { terms, filter, limit, now } = query;
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
+            let condition = self.condition(filter, now);
+            let matches = lexemes::lexical(db, &self.tenant, terms, condition, limit).await?;
+            let read = crud::get_all(db, &self.tenant, &matches.first(first)).await?;
+            Ok((matches, read))
+        })
+    }
+
     /// Returns the tenant's name.
     #[cfg(feature = "contract")]
     pub fn name(&self) -> &str {
@@ -167,14 +232,30 @@ impl MemoryStore for PostgresStore {
         if memories.is_empty() {
             return Ok(Vec::new());
         }
-        let tenant = &self.tenant;
-        write_transaction!(self.pool().await?, &tenant.name, |db| crud::put(
-            db,
-            tenant,
-            memories,
-            on_conflict
-        )
-        .await)
+        let (pool, tenant) = (self.pool().await?, &self.tenant);
+        let outcomes = loop {
+            let words = self.database.words_column();
+            let done = write_transaction!(pool, &tenant.name, |db| crud::put(
+                db,
+                tenant,
+                memories,
+                on_conflict,
+                words
+            )
+            .await);
+            if !self.database.notice_dropped_words(&done) {
+                break done?;
+            }
+        };
+        if memories.len() >= LARGE_PUT {
+            // The memories are stored. A failed count is repeated by the next recall.
+            let counted = write_transaction!(pool, &tenant.name, |db| search_index::advance(
+                db, tenant, 0
+            )
+            .await);
+            drop(counted);
+        }
+        Ok(outcomes)
     }
 
     async fn get(&self, id: &MemoryId) -> Result<Option<Memory>, StoreError> {
@@ -210,14 +291,21 @@ impl MemoryStore for PostgresStore {
         id: &MemoryId,
         mut change: UpdateFn,
     ) -> Result<Option<Memory>, StoreError> {
-        let tenant = &self.tenant;
-        write_transaction!(self.pool().await?, &tenant.name, |db| crud::update(
-            db,
-            tenant,
-            id,
-            &mut change
-        )
-        .await)
+        let (pool, tenant) = (self.pool().await?, &self.tenant);
+        loop {
+            let words = self.database.words_column();
+            let done = write_transaction!(pool, &tenant.name, |db| crud::update(
+                db,
+                tenant,
+                id,
+                &mut change,
+                words
+            )
+            .await);
+            if !self.database.notice_dropped_words(&done) {
+                return done;
+            }
+        }
     }
 
     async fn delete(&self, id: &MemoryId) -> Result<bool, StoreError> {
@@ -269,12 +357,8 @@ impl MemoryStore for PostgresStore {
         limit: usize,
         now: DateTime<Utc>,
     ) -> Result<Matches, StoreError> {
-        if limit == 0 {
-            return Ok(Matches::default());
-        }
-        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
-            search::lexical(db, &self.tenant, terms, self.condition(filter, now), limit).await
-        })
+        let query = LexicalQuery { terms, filter, limit, now };
+        self.find(query, 0).await.map(|(matches, _)| matches)
     }
 
     async fn lexical_and_read(
@@ -285,20 +369,12 @@ impl MemoryStore for PostgresStore {
         first: usize,
         now: DateTime<Utc>,
     ) -> Result<(Matches, Vec<Memory>), StoreError> {
-        if limit == 0 {
-            return Ok((Matches::default(), Vec::new()));
-        }
-        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
-            let condition = self.condition(filter, now);
-            let matches = search::lexical(db, &self.tenant, terms, condition, limit).await?;
-            let read = crud::get_all(db, &self.tenant, &matches.first(first)).await?;
-            Ok((matches, read))
-        })
+        self.find(LexicalQuery { terms, filter, limit, now }, first).await
     }
 
     async fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
-        read_transaction!(self.pool().await?, &self.tenant.name, Access::Condition, |db| {
-            search::frequencies(db, &self.tenant, phrases, cap).await
+        read_transaction!(self.pool().await?, &self.tenant.name, Access::Recall, |db| {
+            recall::frequencies(db, &self.tenant, phrases, cap).await
         })
     }
 
@@ -413,9 +489,34 @@ impl MemoryStore for PostgresStore {
     }
 
     async fn repair(&self) -> Result<RepairReport, StoreError> {
+        let (pool, tenant) = (self.pool().await?, &self.tenant);
+        loop {
+            let words = self.database.words_column();
+            let done = write_transaction!(pool, &tenant.name, |db| maintenance::repair(
+                db, tenant, words
+            )
+            .await);
+            if !self.database.notice_dropped_words(&done) {
+                return done;
+            }
+        }
+    }
+
+    async fn is_search_index_behind(&self) -> Result<bool, StoreError> {
         let tenant = &self.tenant;
-        write_transaction!(self.pool().await?, &tenant.name, |db| maintenance::repair(db, tenant)
-            .await)
+        read_transaction!(self.pool().await?, &tenant.name, Access::Keys, |db| {
+            search_index::is_behind(db, tenant).await
+        })
+    }
+
+    async fn advance_search_index(&self) -> Result<u64, StoreError> {
+        let tenant = &self.tenant;
+        write_transaction!(self.pool().await?, &tenant.name, |db| search_index::advance(
+            db,
+            tenant,
+            search_index::FILL_BATCH_LEN
+        )
+        .await)
     }
 
     async fn lease(

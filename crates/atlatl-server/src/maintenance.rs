@@ -1,5 +1,5 @@
-//! Maintenance tasks: `memory_expiry`, `index_repair`, `vector_index`, and `offload_cleanup` if all
-//! servers share the store of results.
+//! Maintenance tasks: `memory_expiry`, `index_repair`, `vector_index`, `search_index`, and
+//! `offload_cleanup` if all servers share the store of results.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tools::Tool;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
-/// The interval between checks of the vector index.
+/// The interval between checks of the indexes.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 /// The maximum duration of one run.
 const INDEX_RUN_LIMIT: Duration = Duration::from_secs(3);
@@ -57,12 +57,13 @@ impl Drop for MaintenanceTasks {
 impl MemoryServer {
     /// Starts the tasks on the current runtime. They end when the returned handle is dropped.
     pub fn start_maintenance(&self) -> MaintenanceTasks {
-        let (expiry, repair, index, cleanup) =
-            (self.clone(), self.clone(), self.clone(), self.clone());
+        let (expiry, repair, vectors, words, cleanup) =
+            (self.clone(), self.clone(), self.clone(), self.clone(), self.clone());
         let mut tasks = MaintenanceTasks::default();
         tasks.every(HOUR, move || memory_expiry(expiry.clone()));
         tasks.every(DAY, move || index_repair(repair.clone()));
-        tasks.every(INDEX_INTERVAL, move || vector_index(index.clone()));
+        tasks.every(INDEX_INTERVAL, move || vector_index(vectors.clone()));
+        tasks.every(INDEX_INTERVAL, move || search_index(words.clone()));
         if let Some(interval) = self.0.cleanup {
             tasks.every(interval, move || offload_cleanup(cleanup.clone(), interval));
         }
@@ -74,6 +75,7 @@ impl MemoryServer {
     pub async fn tidy(&self) {
         memory_expiry(self.clone()).await;
         index_repair(self.clone()).await;
+        search_index(self.clone()).await;
         if let Some(interval) = self.0.cleanup {
             offload_cleanup(self.clone(), interval).await;
         }
@@ -82,6 +84,11 @@ impl MemoryServer {
     /// Updates the vector index, in the same way.
     pub async fn index_vectors(&self) {
         vector_index(self.clone()).await;
+    }
+
+    /// Updates the full-text index, in the same way.
+    pub async fn index_words(&self) {
+        search_index(self.clone()).await;
     }
 
     /// Runs `task`, unless another process did less than half an interval ago.
@@ -167,4 +174,23 @@ async fn vector_index(server: MemoryServer) {
         Ok(done)
     };
     server.run_leased("vector_index", INDEX_INTERVAL, advance).await;
+}
+
+/// Indexes what servers of a previous version wrote, and counts words. If nothing is to be done,
+/// nothing is written or published.
+async fn search_index(server: MemoryServer) {
+    if !matches!(server.0.store.is_search_index_behind().await, Ok(true)) {
+        return;
+    }
+    let advance = async {
+        let (begun, mut done) = (Instant::now(), 0);
+        while begun.elapsed() < INDEX_RUN_LIMIT {
+            match server.0.store.advance_search_index().await? {
+                0 => break,
+                more => done += more,
+            }
+        }
+        Ok(done)
+    };
+    server.run_leased("search_index", INDEX_INTERVAL, advance).await;
 }

@@ -170,7 +170,7 @@ impl MemoryServer {
             format!("No memories about: {topic}")
         } else {
             let text = context.text;
-            let bound = if context.results.at_least { "at least " } else { "" };
+            let bound = context.results.accuracy.qualifier();
             format!("Memories about: {topic}\n({included} of {bound}{total} memories)\n\n{text}")
         };
         let message = json!({"role": "user", "content": {"type": "text", "text": text}});

@@ -269,6 +269,7 @@ fn output(tool: Tool) -> Value {
             "properties": {
                 "count": count(), "total_matches": count(), "detail": detail,
                 "total_is_lower_bound": {"type": "boolean"},
+                "total_is_estimate": {"type": "boolean"},
                 "memories": {"type": "array", "items": memory()},
                 "scores": {"type": "array", "items": {"type": "number"}},
                 "ranked_by": {"type": "string"},
@@ -286,6 +287,7 @@ fn output(tool: Tool) -> Value {
             "properties": {
                 "count": count(), "total_matches": count(), "detail": detail,
                 "total_is_lower_bound": {"type": "boolean"},
+                "total_is_estimate": {"type": "boolean"},
                 "included": count(),
                 "context": {"type": "string"},
                 "memories": {"type": "array", "items": memory()},

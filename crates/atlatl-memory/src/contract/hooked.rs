@@ -90,6 +90,8 @@ hooked! {
     fn repair(&self) -> RepairReport;
     fn is_index_behind(&self) -> bool;
     fn advance_index(&self) -> u64;
+    fn is_search_index_behind(&self) -> bool;
+    fn advance_search_index(&self) -> u64;
     fn lease(&self, task: &str, now: DateTime<Utc>, until: DateTime<Utc>) -> bool;
     fn secret(&self) -> [u8; 32];
 }

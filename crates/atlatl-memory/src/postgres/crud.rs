@@ -9,7 +9,7 @@ use mif::{Memory, MemoryId};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use super::cells::SearchDocument;
-use super::lexemes::{TsVector, index};
+use super::lexemes::{TsVector, index, tenant_prefix};
 use super::search_index;
 use super::session::{Session, Value};
 use super::units::join_lists;
@@ -28,6 +28,12 @@ const FIRST_BATCH_LEN: usize = 32;
 pub(super) struct Tenant {
     pub(super) name: String,
     pub(super) tenant_prefix: String,
+}
+
+impl Tenant {
+    pub(super) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), tenant_prefix: tenant_prefix(name) }
+    }
 }
 
 /// Whether documents have the words of servers before version 6. `atlatl db migrate --finish` drops

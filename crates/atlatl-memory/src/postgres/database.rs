@@ -1,7 +1,11 @@
 //! The database handle that verifies the schema before first use, and server information.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio_postgres::error::SqlState;
+
+use super::crud::WordsColumn;
 use super::fair_queue::QueueName;
 use super::migrations::{self, NO_TENANT};
 use super::options::PostgresOptions;
@@ -17,6 +21,8 @@ pub(super) struct Database {
     /// The number of vectors from which a tenant has an index.
     pub(super) index_from: usize,
     capabilities: OnceLock<Capabilities>,
+    /// Whether the words of previous servers were dropped.
+    is_finished: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -37,7 +43,13 @@ pub(super) struct Pgvector {
 impl Database {
     pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let (pool, role) = (Pool::new(options)?, options.role.clone());
-        Ok(Self { pool, role, index_from: options.index_from, capabilities: OnceLock::new() })
+        Ok(Self {
+            pool,
+            role,
+            index_from: options.index_from,
+            capabilities: OnceLock::new(),
+            is_finished: AtomicBool::new(false),
+        })
     }
 
     /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
@@ -53,6 +65,8 @@ impl Database {
             let queue = queue.into();
             migrations::check(&self.pool, &queue, &self.role).await?;
             let pgvector = find_pgvector(&self.pool, &queue).await?;
+            let is_finished = migrations::is_finished(&self.pool, &queue).await?;
+            self.is_finished.store(is_finished, Ordering::Relaxed);
             self.capabilities.get_or_init(|| Capabilities { pgvector })
         };
         Ok((&self.pool, capabilities.pgvector.as_ref()))
@@ -71,6 +85,25 @@ impl Database {
     pub(super) async fn about(&self) -> Result<DatabaseInfo, StoreError> {
         self.verified(NO_TENANT).await?;
         DatabaseInfo::query(&self.pool, &self.role).await
+    }
+
+    /// Returns whether documents have the words of previous servers.
+    pub(super) fn words_column(&self) -> WordsColumn {
+        if self.is_finished.load(Ordering::Relaxed) {
+            WordsColumn::Dropped
+        } else {
+            WordsColumn::Present
+        }
+    }
+
+    /// Returns whether a write failed because the words of previous servers were dropped meanwhile,
+    /// and has to be repeated without them.
+    pub(super) fn notice_dropped_words<T>(&self, done: &Result<T, StoreError>) -> bool {
+        let Err(StoreError::Engine(cause)) = done else { return false };
+        let error = cause.downcast_ref::<tokio_postgres::Error>();
+        let code = error.and_then(tokio_postgres::Error::code);
+        code == Some(&SqlState::UNDEFINED_COLUMN)
+            && !self.is_finished.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the URL of the database without the password.

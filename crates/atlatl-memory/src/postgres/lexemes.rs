@@ -1,4 +1,5 @@
-//! Full-text lexemes: `tsvector` documents and `tsquery` expressions.
+//! Full-text lexemes: `tsvector` documents and `tsquery` expressions, as servers before version 6 read
+//! and write them. They are written until `atlatl db migrate --finish` drops the column.
 //!
 //! The words are those of the [tokenizer](crate::search::tokenizer). `PostgreSQL`'s own parsers
 //! treat links, files and signed numbers specially, drop what they do not recognize, and find no
@@ -8,9 +9,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use mif::Memory;
+use tokio_postgres::types::Type;
 
+use super::crud::{Tenant, rows};
+use super::search::{Condition, matches};
+use super::session::Session;
+use crate::search::bm25;
 use crate::search::query::{Need, Phrase, Terms};
 use crate::search::tokenizer::{tokenize, words};
+use crate::store::{Matches, StoreError};
 
 /// The last position that a `tsvector` can hold.
 const MAX_POSITION: u16 = 16_383;
@@ -22,6 +29,12 @@ const MAX_TSVECTOR_BYTES: usize = (1 << 20) - 1;
 /// tenant's prefix. It is as short as the separator between two words in the text, so that all of
 /// them fit.
 const UNORDERED_PREFIX: &str = "~";
+
+/// The score of a phrase of weight 1 that occurs once in the content of a memory of mean length,
+/// times 1 + k1: `ts_rank` of one occurrence in the content.
+const SCORE_OF_ONE_OCCURRENCE: f64 = 0.6 * 0.608;
+/// The maximum number of memories that are counted for the weight of a phrase.
+const MAX_WEIGHED_ROWS: u64 = 100_000;
 
 /// The full-text document of a memory.
 #[derive(Debug)]
@@ -105,18 +118,18 @@ fn lexeme(tenant_prefix: &str, word: &str) -> String {
 
 /// A parsed query as `tsquery` expressions.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TsQuery {
+struct TsQuery {
     /// The whole query.
-    pub(super) whole: String,
+    whole: String,
     /// One expression per phrase.
-    pub(super) each: Vec<String>,
+    each: Vec<String>,
     /// One expression per phrase, for documents without positions.
-    pub(super) unordered: Vec<String>,
+    unordered: Vec<String>,
 }
 
 impl TsQuery {
     /// Builds the expressions. Returns `None` if the query has no words.
-    pub(super) fn from_terms(tenant_prefix: &str, terms: &Terms) -> Option<Self> {
+    fn from_terms(tenant_prefix: &str, terms: &Terms) -> Option<Self> {
         let phrases = |tenant_prefix: &str, with: &str| -> Vec<String> {
             terms
                 .phrases
@@ -137,7 +150,7 @@ impl TsQuery {
 
 /// Builds the expression of one phrase, for documents with and without positions. Returns `None` if
 /// it has no words.
-pub(super) fn phrase_expression(tenant_prefix: &str, phrase: &Phrase) -> Option<String> {
+fn phrase_expression(tenant_prefix: &str, phrase: &Phrase) -> Option<String> {
     let ordered = expression(tenant_prefix, phrase, " <-> ")?;
     let unordered = expression(UNORDERED_PREFIX, phrase, " & ")?;
     Some(format!("{ordered} | {unordered}"))
@@ -160,6 +173,94 @@ fn expression(tenant_prefix: &str, phrase: &Phrase, with: &str) -> Option<String
         [only] => Some(only.clone()),
         several => Some(format!("({})", several.join(" | "))),
     }
+}
+
+/// Searches by the words of servers before version 6, for a tenant with many documents that the newer
+/// index lacks. Its cost grows with the number of matches.
+pub(super) async fn lexical(
+    db: &Session,
+    tenant: &Tenant,
+    terms: &Terms,
+    mut condition: Condition,
+    limit: usize,
+) -> Result<Matches, StoreError> {
+    let Some(tsquery) = TsQuery::from_terms(&tenant.tenant_prefix, terms) else {
+        return Ok(Matches::default());
+    };
+    // If all words must match, every hit has each of them, and their frequencies would need a
+    // separate count.
+    let is_weighed = terms.need == Need::Any && tsquery.each.len() > 1;
+    let whole = condition.value(tsquery.whole, Type::TEXT);
+    let each = condition.value(tsquery.each, Type::TEXT_ARRAY);
+    let unordered = condition.value(tsquery.unordered, Type::TEXT_ARRAY);
+    let weigh = condition.value(is_weighed, Type::BOOL);
+    let limit = condition.value(rows(limit), Type::INT8);
+    let sql = format!(
+        "SELECT m.id, f.score, m.fades, count(*) OVER () \
+         FROM atlatl.found({whole}, {each}, {unordered}, {weigh}) f \
+         JOIN atlatl.memory m ON m.key = f.key WHERE {} \
+         ORDER BY f.score DESC, m.key LIMIT {limit}",
+        condition.sql
+    );
+    let found = db.query(&sql, &condition.values()).await?;
+    let total = found.first().map_or(0, |row| row.get::<_, i64>(3).unsigned_abs());
+    let matches = Matches::new(matches(&found), total);
+    let (weights, unknown) = if is_weighed {
+        let (frequencies, memories) = (
+            frequencies(db, tenant, &terms.phrases, MAX_WEIGHED_ROWS).await?,
+            documents(db, tenant).await?,
+        );
+        let weights = frequencies.iter().map(|&frequency| bm25::idf(memories, frequency)).sum();
+        (weights, zeros(&frequencies))
+    } else {
+        // If there are matches, no phrase is unknown.
+        let unknown = match total {
+            0 => zeros(&frequencies(db, tenant, &terms.phrases, 1).await?),
+            _ => Vec::new(),
+        };
+        #[expect(clippy::cast_precision_loss, reason = "at most 128 phrases")]
+        let weights = terms.phrases.len() as f64;
+        (weights, unknown)
+    };
+    Ok(matches.with_statistics(SCORE_OF_ONE_OCCURRENCE * weights, unknown))
+}
+
+/// Returns the indexes of the phrases that no memory contains.
+fn zeros(frequencies: &[u64]) -> Vec<usize> {
+    (0..frequencies.len()).filter(|&n| frequencies[n] == 0).collect()
+}
+
+/// Counts the memories that contain each phrase, up to `cap`.
+async fn frequencies(
+    db: &Session,
+    tenant: &Tenant,
+    phrases: &[Phrase],
+    cap: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let mut frequencies = vec![0; phrases.len()];
+    let (places, expressions): (Vec<usize>, Vec<String>) = phrases
+        .iter()
+        .enumerate()
+        .filter_map(|(n, phrase)| Some((n, phrase_expression(&tenant.tenant_prefix, phrase)?)))
+        .unzip();
+    if expressions.is_empty() {
+        return Ok(frequencies);
+    }
+    let cap = i64::try_from(cap).unwrap_or(i64::MAX);
+    let sql = "SELECT f.frequency FROM atlatl.frequencies($1, $2) WITH ORDINALITY AS f (frequency, n) \
+               ORDER BY f.n";
+    let counted = db.query(sql, &[(&expressions, Type::TEXT_ARRAY), (&cap, Type::INT8)]).await?;
+    for (place, row) in places.into_iter().zip(&counted) {
+        frequencies[place] = row.get::<_, i64>(0).unsigned_abs();
+    }
+    Ok(frequencies)
+}
+
+/// Counts the memories of a tenant.
+async fn documents(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
+    let sql = "SELECT count(*) FROM atlatl.document WHERE tenant = $1";
+    let counted = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
+    Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use tokio_postgres::types::Type;
 
-use super::crud::{Tenant, Uuid, delete, read, rows, storable};
+use super::crud::{Tenant, Uuid, WordsColumn, delete, read, rows, storable};
 use super::lexemes::index;
+use super::search_index;
 use super::session::Session;
 use crate::listing::microseconds;
 use crate::store::{BoxError, RepairReport, StoreError};
@@ -32,7 +33,11 @@ pub(super) async fn expire(
 }
 
 /// Indexes memories that the full-text index lacks, and deletes dependent rows without a memory.
-pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport, StoreError> {
+pub(super) async fn repair(
+    db: &Session,
+    tenant: &Tenant,
+    words: WordsColumn,
+) -> Result<RepairReport, StoreError> {
     let mut orphaned = 0;
     for table in ["document", "vector"] {
         let sql = format!(
@@ -42,7 +47,12 @@ pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<RepairReport
         orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
     }
     let (mut missing, stale) = super::vector_index::repair(db, tenant).await?;
-    orphaned += stale;
+    let (unindexed, unused) = search_index::repair(db, tenant).await?;
+    missing += unindexed;
+    orphaned += stale + unused;
+    if words == WordsColumn::Dropped {
+        return Ok(RepairReport::new(missing, orphaned));
+    }
     let wordless = "SELECT key, json FROM atlatl.document \
                     WHERE tenant = $1 AND words IS NULL ORDER BY key LIMIT $2";
     let write = "UPDATE atlatl.document SET words = $3::tsvector, length = $4 \

@@ -18,7 +18,7 @@ use super::session::{Access, Session, quoted};
 use crate::store::StoreError;
 
 /// The advisory lock held during a migration: `ATLM`.
-const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
+pub(super) const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
 /// The statement timeout of a migration, long enough for any.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
 /// The tenant setting of statements that belong to no tenant.
@@ -32,7 +32,7 @@ struct Migration {
 }
 
 /// All migrations. The first has number 1.
-const MIGRATIONS: [Migration; 5] = [
+const MIGRATIONS: [Migration; 6] = [
     Migration {
         name: "0001-memories",
         sql: include_str!("migrations/0001-memories.sql"),
@@ -50,7 +50,17 @@ const MIGRATIONS: [Migration; 5] = [
         sql: include_str!("migrations/0005-frequencies.sql"),
         oldest: 1,
     },
+    Migration {
+        name: "0006-bounded-recall",
+        sql: include_str!("migrations/0006-bounded-recall.sql"),
+        oldest: 1,
+    },
 ];
+
+/// Drops what programs before version 6 need.
+pub(super) const FINISH: &str = include_str!("finish.sql");
+/// The functions that only programs before version 6 need.
+const PREVIOUS_FUNCTIONS: &str = "atlatl.found, atlatl.frequencies,";
 
 /// The table of applied migrations.
 const MIGRATION_TABLE: &str = "
@@ -106,10 +116,15 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
                 applied.push(name.to_owned());
             }
         }
+        // No server of an older version uses a schema that was just created.
+        if current == 0 {
+            db.batch(FINISH).await?;
+        }
         if row_level_security::enable(db).await? {
             applied.push("policies".to_owned());
         }
-        db.batch(&grants(&role)).await?;
+        let previous = if has_words(db).await? { PREVIOUS_FUNCTIONS } else { "" };
+        db.batch(&grants(&role, previous)).await?;
         // Without pgvector vectors are compared more slowly, which is no reason to fail.
         db.batch("SAVEPOINT pgvector").await?;
         let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector").await;
@@ -158,6 +173,18 @@ pub(super) async fn check(pool: &Pool, queue: &QueueName, role: &str) -> Result<
     })
 }
 
+/// Returns whether what programs before version 6 need was dropped.
+pub(super) async fn is_finished(pool: &Pool, queue: &QueueName) -> Result<bool, StoreError> {
+    read_transaction!(pool, queue, Access::Condition, |db| has_words(db).await.map(|has| !has))
+}
+
+/// Returns whether documents have the words of programs before version 6.
+pub(super) async fn has_words(db: &Session) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attname = 'words' \
+               AND attrelid = 'atlatl.document'::regclass AND NOT attisdropped)";
+    Ok(db.query(sql, &[]).await?.first().is_some_and(|row| row.get(0)))
+}
+
 /// Checks for the owner that the schema version is compatible and the policies exist.
 pub(super) async fn check_version(pool: &Pool) -> Result<(), StoreError> {
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
@@ -174,13 +201,13 @@ pub(super) async fn check_version(pool: &Pool) -> Result<(), StoreError> {
     })
 }
 
-struct Version {
-    current: i32,
+pub(super) struct Version {
+    pub(super) current: i32,
     /// The oldest schema version whose programs may use it.
-    oldest: i32,
+    pub(super) oldest: i32,
 }
 
-async fn version(db: &Session) -> Result<Version, StoreError> {
+pub(super) async fn version(db: &Session) -> Result<Version, StoreError> {
     let sql = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
     let rows = db.query(sql, &[]).await?;
     let of = |column| rows.first().map_or(0, |row| row.get(column));
@@ -192,7 +219,7 @@ pub(super) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
+pub(super) fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
     let newest = newest();
     if oldest > newest {
         return Err(format!(
@@ -203,7 +230,7 @@ fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
     Ok(())
 }
 
-fn outdated(current: i32) -> String {
+pub(super) fn outdated(current: i32) -> String {
     let newest = newest();
     format!(
         "the schema has version {current}, this program needs {newest}: run `atlatl db migrate`"
@@ -211,7 +238,7 @@ fn outdated(current: i32) -> String {
 }
 
 /// The privileges of the role: row access, and nothing else.
-fn grants(role: &str) -> String {
+fn grants(role: &str, previous: &str) -> String {
     let role = quoted(role);
     format!(
         "GRANT USAGE ON SCHEMA atlatl TO {role};
@@ -220,7 +247,11 @@ fn grants(role: &str) -> String {
          GRANT SELECT, INSERT, UPDATE, DELETE
              ON atlatl.memory, atlatl.document, atlatl.vector, atlatl.lease, atlatl.secret
              TO {role};
-         GRANT EXECUTE ON FUNCTION atlatl.found, atlatl.frequencies, atlatl.make_near, atlatl.drop_near,
+         GRANT SELECT, INSERT, DELETE ON atlatl.search_document, atlatl.search_backlog TO {role};
+         GRANT SELECT ON atlatl.search_statistics, atlatl.common_term TO {role};
+         GRANT EXECUTE ON FUNCTION {previous} atlatl.count_terms, atlatl.rank_documents,
+             atlatl.match_documents, atlatl.newest_documents, atlatl.term_frequencies,
+             atlatl.make_near, atlatl.drop_near,
              atlatl.key_of, atlatl.tenant_of, atlatl.tenants_after TO {role};
          GRANT SELECT, UPDATE (since, upto, complete) ON atlatl.near TO {role};
          GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.waiting TO {role};

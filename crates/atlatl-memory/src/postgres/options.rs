@@ -10,10 +10,14 @@ use tokio_postgres::config::Host;
 
 use super::connection_string::split_tls;
 use super::credentials::PasswordSource;
+use super::migrations::newest;
 use super::pooler::PreparedStatements;
 use super::tls::{DefaultMode, Encryption, TlsOptions};
 use crate::store::StoreError;
 
+/// The beginning of the `application_name` of a connection. The schema version follows, by which
+/// `atlatl db migrate --finish` recognizes older servers.
+pub(super) const APPLICATION: &str = "atlatl";
 /// How long a silent peer is considered alive.
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -156,6 +160,8 @@ impl PostgresOptions {
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
         }
+        let own = config.get_application_name().map(|own| format!(" {own}")).unwrap_or_default();
+        config.application_name(format!("{APPLICATION}/{}{own}", newest()));
         let has_password = config.get_password().is_some();
         let password = if has_password { PasswordSource::None } else { self.password.clone() };
         let prepared_statements = self.prepared_statements;
@@ -263,6 +269,20 @@ mod tests {
         for url in ["postgres://me:s3cret@h/d?sslmode=allow", "postgres://me:s3cret@h/d?odd=1"] {
             let refused = PostgresOptions::new(url).target().err().unwrap().to_string();
             assert!(!refused.contains("s3cret") && refused.contains("URL"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_connection_says_which_schema_it_knows() {
+        for (url, name) in [
+            ("postgres://me@localhost/d", format!("atlatl/{}", newest())),
+            (
+                "postgres://me@localhost/d?application_name=team",
+                format!("atlatl/{} team", newest()),
+            ),
+        ] {
+            let config = PostgresOptions::new(url).target().unwrap().config;
+            assert_eq!(config.get_application_name(), Some(name.as_str()));
         }
     }
 

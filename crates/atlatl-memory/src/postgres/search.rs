@@ -1,4 +1,4 @@
-//! Listing, full-text search and exact vector search.
+//! Listing and exact vector search.
 //!
 //! Vectors are stored as plain `real[]` arrays, so that a database without pgvector can store them
 //! and one that gets it later needs no migration. With the extension, pgvector compares them;
@@ -14,108 +14,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::crud::{Tenant, Uuid, read, rows, storable};
-use super::lexemes::{TsQuery, phrase_expression};
 use super::session::{Session, Value};
 use crate::listing::{Filter, ListPosition, MemoryPage, Order, microseconds};
-use crate::search::bm25;
-use crate::search::query::{Need, Phrase, Terms};
-use crate::store::{Matches, MemoryMatch, StoreError, Unembedded};
-
-/// The score of a phrase of weight 1 that occurs once in the content of a memory of mean length,
-/// times 1 + k1: `ts_rank` of one occurrence in the content.
-const SCORE_OF_ONE_OCCURRENCE: f64 = 0.6 * 0.608;
-/// The maximum number of memories that are counted for the weight of a phrase.
-const MAX_WEIGHED_ROWS: u64 = 100_000;
-
-pub(super) async fn lexical(
-    db: &Session,
-    tenant: &Tenant,
-    terms: &Terms,
-    mut condition: Condition,
-    limit: usize,
-) -> Result<Matches, StoreError> {
-    let Some(tsquery) = TsQuery::from_terms(&tenant.tenant_prefix, terms) else {
-        return Ok(Matches::default());
-    };
-    // If all words must match, every hit has each of them, and their frequencies would need a
-    // separate count.
-    let is_weighed = terms.need == Need::Any && tsquery.each.len() > 1;
-    let whole = condition.value(tsquery.whole, Type::TEXT);
-    let each = condition.value(tsquery.each, Type::TEXT_ARRAY);
-    let unordered = condition.value(tsquery.unordered, Type::TEXT_ARRAY);
-    let weigh = condition.value(is_weighed, Type::BOOL);
-    let limit = condition.value(rows(limit), Type::INT8);
-    let sql = format!(
-        "SELECT m.id, f.score, m.fades, count(*) OVER () \
-         FROM atlatl.found({whole}, {each}, {unordered}, {weigh}) f \
-         JOIN atlatl.memory m ON m.key = f.key WHERE {} \
-         ORDER BY f.score DESC, m.key LIMIT {limit}",
-        condition.sql
-    );
-    let found = db.query(&sql, &condition.values()).await?;
-    let total = found.first().map_or(0, |row| row.get::<_, i64>(3).unsigned_abs());
-    let best = found
-        .iter()
-        .map(|row| MemoryMatch::new(row.get::<_, Uuid>(0).into(), row.get(1), row.get(2)))
-        .collect();
-    let matches = Matches::new(best, total);
-    let (weights, unknown) = if is_weighed {
-        let (frequencies, memories) = (
-            frequencies(db, tenant, &terms.phrases, MAX_WEIGHED_ROWS).await?,
-            documents(db, tenant).await?,
-        );
-        let weights = frequencies.iter().map(|&frequency| bm25::idf(memories, frequency)).sum();
-        (weights, zeros(&frequencies))
-    } else {
-        // If there are matches, no phrase is unknown.
-        let unknown = match total {
-            0 => zeros(&frequencies(db, tenant, &terms.phrases, 1).await?),
-            _ => Vec::new(),
-        };
-        #[expect(clippy::cast_precision_loss, reason = "at most 128 phrases")]
-        let weights = terms.phrases.len() as f64;
-        (weights, unknown)
-    };
-    Ok(matches.with_statistics(SCORE_OF_ONE_OCCURRENCE * weights, unknown))
-}
-
-/// Returns the indexes of the phrases that no memory contains.
-fn zeros(frequencies: &[u64]) -> Vec<usize> {
-    (0..frequencies.len()).filter(|&n| frequencies[n] == 0).collect()
-}
-
-/// Counts the memories that contain each phrase, up to `cap`.
-pub(super) async fn frequencies(
-    db: &Session,
-    tenant: &Tenant,
-    phrases: &[Phrase],
-    cap: u64,
-) -> Result<Vec<u64>, StoreError> {
-    let mut frequencies = vec![0; phrases.len()];
-    let (places, expressions): (Vec<usize>, Vec<String>) = phrases
-        .iter()
-        .enumerate()
-        .filter_map(|(n, phrase)| Some((n, phrase_expression(&tenant.tenant_prefix, phrase)?)))
-        .unzip();
-    if expressions.is_empty() {
-        return Ok(frequencies);
-    }
-    let cap = i64::try_from(cap).unwrap_or(i64::MAX);
-    let sql = "SELECT f.frequency FROM atlatl.frequencies($1, $2) WITH ORDINALITY AS f (frequency, n) \
-               ORDER BY f.n";
-    let counted = db.query(sql, &[(&expressions, Type::TEXT_ARRAY), (&cap, Type::INT8)]).await?;
-    for (place, row) in places.into_iter().zip(&counted) {
-        frequencies[place] = row.get::<_, i64>(0).unsigned_abs();
-    }
-    Ok(frequencies)
-}
-
-/// Counts the memories of a tenant.
-async fn documents(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
-    let sql = "SELECT count(*) FROM atlatl.document WHERE tenant = $1";
-    let counted = db.query(sql, &[(&tenant.name, Type::TEXT)]).await?;
-    Ok(counted.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
-}
+use crate::store::{MemoryMatch, StoreError, Unembedded};
 
 /// A condition over `m`, an alias of `memory`, and its parameters. `$1` is the tenant.
 pub(super) struct Condition {

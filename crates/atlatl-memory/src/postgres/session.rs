@@ -30,6 +30,9 @@ use crate::store::StoreError;
 /// How much longer than the server's statement timeout the client waits.
 const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
+/// The statement timeout of full-text searches, which take some tens of milliseconds.
+const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long an abandoned transaction may take to end. After that its connection is closed.
 const ABANDONED_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -298,6 +301,8 @@ pub(super) enum Access {
     Keys,
     /// Reads with a filter: a plan for the given parameters may be better.
     Condition,
+    /// A full-text search, which has a time limit of its own.
+    Recall,
     Write,
 }
 
@@ -328,19 +333,25 @@ impl Prologue {
         kind: Option<StatementKind>,
     ) -> Self {
         let (begin, name) = match access {
-            Access::Keys | Access::Condition => {
+            Access::Keys | Access::Condition | Access::Recall => {
                 ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "''")
             }
             Access::Write => ("BEGIN", "pg_current_xact_id()::text"),
+        };
+        let statement_timeout = match access {
+            Access::Recall => options.statement_timeout.min(RECALL_TIMEOUT),
+            _ => options.statement_timeout,
         };
         let mut sql = format!(
             "{begin}; SELECT {name}, pg_backend_pid(), \
              set_config('atlatl.tenant', {}, true), set_config('statement_timeout', '{}', true)",
             literal(tenant),
-            options.statement_timeout.as_millis(),
+            statement_timeout.as_millis(),
         );
         // An unnamed statement is planned for its parameters each time, with their partition alone.
-        if access == Access::Keys && kind != Some(StatementKind::Unnamed) {
+        // A search needs the generic plan, which does not depend on statistics.
+        let is_named = kind != Some(StatementKind::Unnamed);
+        if access == Access::Recall || (access == Access::Keys && is_named) {
             // By default the planner overestimates the generic plan, because it counts the costs of
             // all partitions, and plans each time, which takes longer than the query.
             sql += ", set_config('plan_cache_mode', 'force_generic_plan', true)";

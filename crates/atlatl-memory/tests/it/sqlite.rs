@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, MemoryStore, Need, OnConflict, Order, PutOutcome, SqliteStore, StoreError, Terms,
-    contract,
+    TotalAccuracy, contract,
 };
 use mif::{Memory, MemoryId, MemoryType};
 use testkit::{SplitMix64, corpus};
@@ -99,7 +99,7 @@ fn common_words_are_bounded_and_miss_nothing() {
         let ids: Vec<u128> = found.best.iter().map(|one| one.id.as_u128()).collect();
         assert!(found.best.is_sorted_by(|a, b| a.score >= b.score), "{query}");
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{query}");
-        (ids, found.total, found.at_least)
+        (ids, found.total, found.accuracy == TotalAccuracy::AtLeast)
     };
     let (ids, total, at_least) = find("common word7", Need::Any, 10);
     assert_eq!((&ids[..4], total, at_least), (&[7, 12_507, 25_000, 24_999][..], 10_000, true));

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use atlatl_memory::{
     Correction, EmptyAnswer, Highlighter, MatchedBy, RankedBy, SearchHit, SearchResults, StoreError,
+    TotalAccuracy,
 };
 use lro::mcp::ToolOutput;
 use mif::{DetailLevel, Memory, MemoryId};
@@ -38,8 +39,8 @@ pub(crate) enum ToolResponse {
 #[derive(Debug)]
 pub(crate) struct MemorySet {
     pub(crate) total_matches: u64,
-    /// Whether there may be more than `total_matches`.
-    pub(crate) at_least: bool,
+    /// How accurate `total_matches` is.
+    pub(crate) accuracy: TotalAccuracy,
     pub(crate) detail: DetailLevel,
     pub(crate) lines: Vec<String>,
     /// Empty if there was no query.
@@ -66,7 +67,7 @@ impl MemorySet {
     ) -> Self {
         Self {
             total_matches,
-            at_least: false,
+            accuracy: TotalAccuracy::Exact,
             detail,
             lines: memories.iter().map(|memory| memory.to_line(detail)).collect(),
             scores: Vec::new(),
@@ -87,7 +88,7 @@ impl MemorySet {
         let scores = || results.hits.iter().map(|hit| hit.score).collect();
         Self {
             total_matches: results.total_matches,
-            at_least: results.at_least,
+            accuracy: results.accuracy,
             detail,
             lines: results.hits.iter().map(line).collect(),
             scores: if ranked { scores() } else { Vec::new() },
@@ -184,8 +185,10 @@ impl MemorySet {
             self.total_matches,
             self.detail
         );
-        if self.at_least {
-            json.push_str(r#","total_is_lower_bound":true"#);
+        match self.accuracy {
+            TotalAccuracy::AtLeast => json.push_str(r#","total_is_lower_bound":true"#),
+            TotalAccuracy::Estimated => json.push_str(r#","total_is_estimate":true"#),
+            _ => {}
         }
         if let Some(ranked_by) = self.ranked_by {
             let _ = write!(json, r#","ranked_by":"{}""#, ranked_by.as_str());

@@ -3,7 +3,9 @@
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
-use atlatl_memory::{MemoryStore, OnConflict, PasswordSource, Postgres, SqliteStore};
+use atlatl_memory::{
+    Finish, MemoryStore, OnConflict, PasswordSource, Postgres, PostgresOptions, SqliteStore,
+};
 use clap::Subcommand;
 use mif::MemoryId;
 use serde_json::json;
@@ -14,7 +16,7 @@ use crate::error::{Error, Status};
 use crate::memory_config::{
     self, ALLOW_PLAIN_KEY, StoreLocation, database_error, invalid_url, postgres_options,
 };
-use crate::output::{Mode, Output, Progress, Spinner, grouped};
+use crate::output::{Mode, Output, Progress, Spinner, counted, grouped};
 use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl db migrate`.
@@ -61,6 +63,12 @@ pub(crate) struct MigrateArgs {
     /// Database URL with the user who owns the schema
     #[arg(long = "as", value_name = "URL")]
     owner: String,
+    /// Then drop what servers of the previous version need
+    ///
+    /// Fails if a server of the previous version is connected. Run it after all
+    /// servers were replaced: it frees space and makes writes cheaper.
+    #[arg(long, verbatim_doc_comment)]
+    finish: bool,
 }
 
 /// Arguments of `atlatl db import-sqlite`.
@@ -113,18 +121,47 @@ async fn migrate(
         .with_hint("use --as with another user that may create a schema in the database"));
     }
     let spinner = Spinner::start("migrating");
-    let applied = Postgres::migrate(&owner.for_role(user.role)).await.map_err(database_error)?;
+    let owner = owner.for_role(user.role);
+    let applied = Postgres::migrate(&owner).await.map_err(database_error)?;
     drop(spinner);
-    match output.mode() {
-        Mode::Json => output.json(&json!({"applied": applied}))?,
-        Mode::Human if applied.is_empty() => output.line("the schema is up to date")?,
-        Mode::Human => {
-            for name in &applied {
-                output.line(format!("applied {name}"))?;
-            }
+    if output.mode() == Mode::Human {
+        for name in &applied {
+            output.line(format!("applied {name}"))?;
+        }
+        if applied.is_empty() {
+            output.line("the schema is up to date")?;
+        }
+    }
+    let finish = if args.finish { Some(finish(&owner).await?) } else { None };
+    match (output.mode(), finish) {
+        (Mode::Json, None) => output.json(&json!({"applied": applied}))?,
+        (Mode::Json, Some(indexed)) => output
+            .json(&json!({"applied": applied, "finished": true, "indexed": indexed.unwrap_or(0)}))?,
+        (Mode::Human, None) => {}
+        (Mode::Human, Some(None)) => output.line("the upgrade was finished before")?,
+        (Mode::Human, Some(Some(indexed))) => {
+            let indexed = counted(indexed, "memory", "memories");
+            output.line(format!("finished the upgrade; indexed {indexed}"))?;
         }
     }
     Ok(Status::Success)
+}
+
+/// Drops what servers of the previous version need. Returns the number of memories that were indexed,
+/// or `None` if the upgrade was finished before.
+async fn finish(owner: &PostgresOptions) -> Result<Option<u64>, Error> {
+    let spinner = Spinner::start("finishing");
+    let outcome = Postgres::finish(owner).await.map_err(database_error)?;
+    drop(spinner);
+    match outcome {
+        Finish::Dropped { indexed } => Ok(Some(indexed)),
+        Finish::Connected(sessions) => Err(Error::failure(format!(
+            "cannot finish the upgrade: servers of the previous version are connected ({})",
+            sessions.join("; ")
+        ))
+        .with_hint("stop these servers or sessions, then run the command again")),
+        _ => Ok(None),
+    }
 }
 
 async fn check(database: &Postgres, output: &mut Output) -> Result<Status, Error> {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use atlatl_memory::{
     Correction, EmptyAnswer, Filter, Highlighter, MatchedBy, Order, RankedBy, RecallRequest,
-    RecallService, SearchHit, SearchRequest, SearchResults, SearchService, Snippet,
+    RecallService, SearchHit, SearchRequest, SearchResults, SearchService, Snippet, TotalAccuracy,
 };
 use chrono::{DateTime, NaiveDate, Utc};
 use mif::{Memory, MemoryType, Namespace, Status as MemoryStatus, UnitInterval};
@@ -63,7 +63,7 @@ pub(super) async fn search(
         None => Ranking { scores: Some(Vec::new()), ..Ranking::default() },
     };
     let total = results.as_ref().map_or(0, |results| results.total_matches);
-    let at_least = results.as_ref().is_some_and(|results| results.at_least);
+    let accuracy = results.as_ref().map_or(TotalAccuracy::Exact, |results| results.accuracy);
     let corrections = results.as_ref().map_or(&[][..], |results| &results.corrections[..]);
     let empty = match &results {
         Some(results) => results.empty.as_ref(),
@@ -75,7 +75,8 @@ pub(super) async fn search(
             let list = MemoryList {
                 count: memories.len(),
                 total_matches: total,
-                total_is_lower_bound: at_least,
+                total_is_lower_bound: accuracy == TotalAccuracy::AtLeast,
+                total_is_estimate: accuracy == TotalAccuracy::Estimated,
                 detail: "full",
                 ranked_by: Some(ranked_by.as_str()),
                 corrected: corrected(corrections),
@@ -88,7 +89,7 @@ pub(super) async fn search(
         Mode::Human if memories.is_empty() => {}
         Mode::Human => output.table(&render_table(&memories, &ranking, now))?,
     }
-    note_total(memories.len(), total, at_least, output);
+    note_total(memories.len(), total, accuracy, output);
     for Correction { written, used, .. } in corrections {
         let used = quoted(used);
         output.note(format_args!("no memory contains \"{written}\"; searched for {used}"));
@@ -209,6 +210,7 @@ pub(super) async fn list(
                 count: memories.len(),
                 total_matches: total,
                 total_is_lower_bound: false,
+                total_is_estimate: false,
                 detail: "full",
                 ranked_by: None,
                 corrected: BTreeMap::new(),
@@ -221,7 +223,7 @@ pub(super) async fn list(
         Mode::Human if memories.is_empty() => {}
         Mode::Human => output.table(&render_table(&memories, &Ranking::default(), now))?,
     }
-    note_total(memories.len(), total, false, output);
+    note_total(memories.len(), total, TotalAccuracy::Exact, output);
     Ok(Status::Success)
 }
 
@@ -233,9 +235,9 @@ fn page_limit(requested: Option<u16>, output: &Output) -> usize {
 }
 
 /// Notes how many of the matching memories are shown.
-fn note_total(count: usize, total: u64, at_least: bool, output: &mut Output) {
+fn note_total(count: usize, total: u64, accuracy: TotalAccuracy, output: &mut Output) {
     let all = counted(total, "memory", "memories");
-    let bound = if at_least { "at least " } else { "" };
+    let bound = accuracy.qualifier();
     output.note(format_args!("{} of {bound}{all}", grouped(count as u64)));
 }
 
@@ -328,6 +330,8 @@ struct MemoryList<'a> {
     total_matches: u64,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     total_is_lower_bound: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    total_is_estimate: bool,
     detail: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     ranked_by: Option<&'static str>,

@@ -287,12 +287,13 @@ async fn tidy(registry: Arc<TenantRegistry>) {
     }
 }
 
-/// Updates the vector indexes of cached tenants. A tenant that writes vectors is always cached.
+/// Updates the indexes of cached tenants. A tenant that writes is always cached.
 async fn index(registry: Arc<TenantRegistry>) {
     let cached: Vec<MemoryServer> =
         lock(&registry.tenants).values().map(|entry| entry.tenant.server.clone()).collect();
     for server in cached {
         server.index_vectors().await;
+        server.index_words().await;
     }
 }
 

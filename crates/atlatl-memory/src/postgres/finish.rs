@@ -1,0 +1,150 @@
+//! The end of an upgrade: drops what servers of older schema versions need.
+//!
+//! A migration only adds, so that old and new servers run side by side. When no old server is
+//! connected any more, the columns, indexes and functions that only they use cost space and time for
+//! nothing. Servers say which schema version they know in their `application_name`.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_postgres::types::Type;
+
+use super::crud::Tenant;
+use super::migrations::{
+    FINISH, MIGRATION_LOCK_ID, MIGRATION_TIMEOUT, NO_TENANT, Version, check_compatible, has_words,
+    newest, outdated, version,
+};
+use super::options::{APPLICATION, PostgresOptions};
+use super::pool::{Pool, read_transaction, write_transaction};
+use super::search_index::{FILL_BATCH_LEN, advance, fill};
+use super::session::{Access, Session};
+use crate::store::StoreError;
+
+/// The schema version from which on servers do not need what is dropped.
+const FIRST_VERSION: i32 = 6;
+/// The delay before documents are indexed that were written meanwhile.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// The outcome of finishing an upgrade.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finish {
+    /// What older servers need was dropped.
+    Dropped {
+        /// The number of memories that were indexed before.
+        indexed: u64,
+    },
+    /// It was dropped before.
+    Nothing,
+    /// Nothing was dropped: these sessions are, or may be, of older servers.
+    Connected(Vec<String>),
+}
+
+/// Indexes what is left, and drops what older servers need unless one is connected.
+pub(super) async fn finish(owner: &PostgresOptions) -> Result<Finish, StoreError> {
+    let own = PostgresOptions {
+        role: "none".to_owned(),
+        connections: 1,
+        statement_timeout: MIGRATION_TIMEOUT,
+        ..owner.clone()
+    };
+    let pool = Pool::new(&own)?;
+    let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
+    let is_open = read_transaction!(&pool, NO_TENANT, Access::Condition, |db| {
+        let Version { current, oldest } = version(db).await?;
+        check_compatible(current, oldest).map_err(wrong)?;
+        if current < newest() {
+            return Err(wrong(outdated(current)));
+        }
+        has_words(db).await
+    })?;
+    if !is_open {
+        return Ok(Finish::Nothing);
+    }
+    let old = read_transaction!(&pool, NO_TENANT, Access::Condition, |db| {
+        old_sessions(db, &owner.role).await
+    })?;
+    if !old.is_empty() {
+        return Ok(Finish::Connected(old));
+    }
+    let mut indexed = 0;
+    loop {
+        indexed += index_backlog(&pool).await?;
+        let outcome = write_transaction!(&pool, NO_TENANT, |db| {
+            drop_previous(db, &owner.role).await
+        })?;
+        match outcome {
+            Some(Finish::Dropped { .. }) => return Ok(Finish::Dropped { indexed }),
+            Some(other) => return Ok(other),
+            // A server wrote meanwhile.
+            None => sleep(RETRY_DELAY).await,
+        }
+    }
+}
+
+/// Indexes the documents of all tenants that the index lacks. Returns how many.
+async fn index_backlog(pool: &Pool) -> Result<u64, StoreError> {
+    let sql = "SELECT DISTINCT tenant FROM atlatl.search_backlog ORDER BY tenant";
+    let names = read_transaction!(pool, NO_TENANT, Access::Condition, |db| {
+        let found = db.query(sql, &[]).await?;
+        Ok(found.iter().map(|row| row.get(0)).collect::<Vec<String>>())
+    })?;
+    let mut indexed = 0;
+    for tenant in names.iter().map(|name| Tenant::new(name)) {
+        loop {
+            let filled = write_transaction!(pool, &tenant.name, |db| fill(
+                db,
+                &tenant,
+                FILL_BATCH_LEN
+            )
+            .await)?;
+            if filled == 0 {
+                break;
+            }
+            indexed += filled;
+        }
+        write_transaction!(pool, &tenant.name, |db| advance(db, &tenant, 0).await)?;
+    }
+    Ok(indexed)
+}
+
+/// Drops what older servers need. Returns `None` if documents wait for the index.
+async fn drop_previous(db: &Session, role: &str) -> Result<Option<Finish>, StoreError> {
+    db.query("SELECT pg_advisory_xact_lock($1)", &[(&MIGRATION_LOCK_ID, Type::INT8)]).await?;
+    if !has_words(db).await? {
+        return Ok(Some(Finish::Nothing));
+    }
+    // Nobody writes from here on: what is dropped needs the same lock.
+    db.batch("SET LOCAL lock_timeout = '5s'; LOCK TABLE atlatl.document IN ACCESS EXCLUSIVE MODE")
+        .await?;
+    let waits = "SELECT EXISTS (SELECT FROM atlatl.search_backlog)";
+    if db.query(waits, &[]).await?.first().is_some_and(|row| row.get(0)) {
+        return Ok(None);
+    }
+    let old = old_sessions(db, role).await?;
+    if !old.is_empty() {
+        return Ok(Some(Finish::Connected(old)));
+    }
+    db.batch(FINISH).await?;
+    Ok(Some(Finish::Dropped { indexed: 0 }))
+}
+
+/// Describes the sessions of this database that may be of older servers: they may use `role`, and
+/// do not say that they know the schema.
+async fn old_sessions(db: &Session, role: &str) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT format('process %s, user %s, application \"%s\"', a.pid, a.usename, \
+                   a.application_name) \
+               FROM pg_stat_activity a JOIN pg_roles r ON r.oid = a.usesysid \
+               WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() \
+                   AND NOT r.rolsuper AND pg_has_role(r.oid, $1::name, 'MEMBER') \
+                   AND coalesce(substring(a.application_name FROM $2)::integer, 0) < $3 \
+               ORDER BY a.pid";
+    let pattern = format!("^{APPLICATION}/([0-9]{{1,4}})");
+    let values = [
+        (&role as _, Type::TEXT),
+        (&pattern as _, Type::TEXT),
+        (&FIRST_VERSION as _, Type::INT4),
+    ];
+    let found = db.query(sql, &values).await?;
+    Ok(found.iter().map(|row| row.get(0)).collect())
+}
