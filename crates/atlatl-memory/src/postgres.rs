@@ -249,10 +249,9 @@ impl MemoryStore for PostgresStore {
         };
         if memories.len() >= LARGE_PUT {
             // The memories are stored. A failed count is repeated by the next recall.
-            let counted = write_transaction!(pool, &tenant.name, |db| search_index::advance(
-                db, tenant, 0
-            )
-            .await);
+            let counted =
+                write_transaction!(pool, &tenant.name, |db| search_index::advance(db, tenant, 0)
+                    .await);
             drop(counted);
         }
         Ok(outcomes)
@@ -492,10 +491,9 @@ impl MemoryStore for PostgresStore {
         let (pool, tenant) = (self.pool().await?, &self.tenant);
         loop {
             let words = self.database.words_column();
-            let done = write_transaction!(pool, &tenant.name, |db| maintenance::repair(
-                db, tenant, words
-            )
-            .await);
+            let done =
+                write_transaction!(pool, &tenant.name, |db| maintenance::repair(db, tenant, words)
+                    .await);
             if !self.database.notice_dropped_words(&done) {
                 return done;
             }

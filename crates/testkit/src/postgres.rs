@@ -107,6 +107,17 @@ impl PostgresServer {
         Self::launch((home, root), programs, DEFAULT_PORT, LOCAL_RULES, settings)
     }
 
+    /// Starts Debian's server, which is older and has no pgvector.
+    ///
+    /// # Panics
+    ///
+    /// Panics if Debian's `PostgreSQL` is not installed or does not start.
+    pub fn start_debian() -> Self {
+        let settings = ["fsync=off", "full_page_writes=off", "listen_addresses="];
+        let programs = require_debian_postgres();
+        Self::launch(directory(), programs, DEFAULT_PORT, LOCAL_RULES, &settings)
+    }
+
     /// Starts a server that accepts encrypted connections on a port of 127.0.0.1, and no others. `rules`
     /// are further lines of its `pg_hba.conf`, before the one that accepts every user with a password.
     ///

@@ -269,7 +269,8 @@ impl<'a> Selector<'a> {
             self.query.units.iter().flat_map(|unit| unit.lists.iter().map(Vec::as_slice)).collect();
         lists.sort_unstable();
         lists.dedup();
-        let mut sources: Vec<Source<'_>> = lists.into_iter().map(|list| self.source(list)).collect();
+        let mut sources: Vec<Source<'_>> =
+            lists.into_iter().map(|list| self.source(list)).collect();
         sources.sort_by(|a, b| a.frequency().total_cmp(&b.frequency()));
         let mut selection = Selection {
             is_complete: true,
@@ -290,10 +291,11 @@ impl<'a> Selector<'a> {
             selection.cells = self.cells(rarest, 0);
             return selection;
         }
-        let rarest_phrase = self.query.units.iter().filter(|unit| unit.lists.len() > 1).min_by(|a, b| {
-            let frequency = |unit| self.rarest(unit).map_or(0.0, |source| source.frequency());
-            frequency(a).total_cmp(&frequency(b))
-        });
+        let rarest_phrase =
+            self.query.units.iter().filter(|unit| unit.lists.len() > 1).min_by(|a, b| {
+                let frequency = |unit| self.rarest(unit).map_or(0.0, |source| source.frequency());
+                frequency(a).total_cmp(&frequency(b))
+            });
         if let Some(phrase) = rarest_phrase {
             let (arm, level) = self.phrase_arm(phrase, &sources);
             selection.arms.push(arm);
@@ -321,10 +323,13 @@ impl<'a> Selector<'a> {
     /// as each of its words, so that all words have its level or a higher one. `others` must match
     /// too.
     fn phrase_arm(&self, phrase: &'a Unit, others: &[Source<'a>]) -> (String, usize) {
-        let mut words: Vec<Source<'_>> = phrase.lists.iter().map(|list| self.source(list)).collect();
+        let mut words: Vec<Source<'_>> =
+            phrase.lists.iter().map(|list| self.source(list)).collect();
         words.sort_by(|a, b| a.frequency().total_cmp(&b.frequency()));
-        let others: Vec<&Source<'_>> =
-            others.iter().filter(|other| words.iter().all(|word| word.terms != other.terms)).collect();
+        let others: Vec<&Source<'_>> = others
+            .iter()
+            .filter(|other| words.iter().all(|word| word.terms != other.terms))
+            .collect();
         let chance = self.chance(others.iter().copied());
         let expected = |level: usize| {
             let pair = words.iter().take(2).map(|word| word.tail(level));
@@ -451,7 +456,9 @@ fn thin(pairs: Vec<Pair>) -> Vec<Pair> {
     }
     let pairs = by_sources.into_iter();
     pairs
-        .flat_map(|(sources, levels)| levels.into_iter().map(move |levels| Pair { sources, levels }))
+        .flat_map(|(sources, levels)| {
+            levels.into_iter().map(move |levels| Pair { sources, levels })
+        })
         .collect()
 }
 
@@ -533,7 +540,10 @@ mod tests {
         assert_eq!(some.cells, narrow.cells_from(0).collect::<Vec<_>>());
         statistics.common.insert(narrow, CommonTerm::new(20_000, &[20_000]));
         let wide = select(&query, &[narrow], &statistics, 0);
-        assert!(!wide.is_complete && wide.cells.len() >= select(&query, &[], &statistics, 0).cells.len());
+        assert!(
+            !wide.is_complete
+                && wide.cells.len() >= select(&query, &[], &statistics, 0).cells.len()
+        );
         assert!((filter_share(&[narrow], &statistics) - 0.2).abs() < 1e-9);
     }
 

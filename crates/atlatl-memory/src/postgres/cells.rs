@@ -280,9 +280,8 @@ mod tests {
     #[test]
     fn samples_are_about_equal() {
         let mut counts = [0_u32; SAMPLES as usize];
-        let samples: HashMap<Term, usize> = (0..SAMPLES)
-            .map(|n| (Term::sample("t", n), usize::from(n)))
-            .collect();
+        let samples: HashMap<Term, usize> =
+            (0..SAMPLES).map(|n| (Term::sample("t", n), usize::from(n))).collect();
         for memory in testkit::corpus::memories(3_200, 4) {
             let sample = attributes("t", &memory).into_iter().find_map(|term| samples.get(&term));
             counts[*sample.expect("one")] += 1;

@@ -121,12 +121,7 @@ struct PreparedBatch {
 }
 
 impl PreparedBatch {
-    fn new(
-        tenant: &Tenant,
-        format: &IndexFormat,
-        memories: &[Memory],
-        places: Vec<usize>,
-    ) -> Self {
+    fn new(tenant: &Tenant, format: &IndexFormat, memories: &[Memory], places: Vec<usize>) -> Self {
         let one = |&n: &usize| IndexedMemory::new(tenant, format, &memories[n]);
         Self { indexed: places.iter().map(one).collect(), places }
     }

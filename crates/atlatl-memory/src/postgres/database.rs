@@ -102,8 +102,7 @@ impl Database {
         let Err(StoreError::Engine(cause)) = done else { return false };
         let error = cause.downcast_ref::<tokio_postgres::Error>();
         let code = error.and_then(tokio_postgres::Error::code);
-        code == Some(&SqlState::UNDEFINED_COLUMN)
-            && !self.is_finished.swap(true, Ordering::Relaxed)
+        code == Some(&SqlState::UNDEFINED_COLUMN) && !self.is_finished.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the URL of the database without the password.

@@ -70,9 +70,8 @@ pub(super) async fn finish(owner: &PostgresOptions) -> Result<Finish, StoreError
     let mut indexed = 0;
     loop {
         indexed += index_backlog(&pool).await?;
-        let outcome = write_transaction!(&pool, NO_TENANT, |db| {
-            drop_previous(db, &owner.role).await
-        })?;
+        let outcome =
+            write_transaction!(&pool, NO_TENANT, |db| { drop_previous(db, &owner.role).await })?;
         match outcome {
             Some(Finish::Dropped { .. }) => return Ok(Finish::Dropped { indexed }),
             Some(other) => return Ok(other),
@@ -92,12 +91,9 @@ async fn index_backlog(pool: &Pool) -> Result<u64, StoreError> {
     let mut indexed = 0;
     for tenant in names.iter().map(|name| Tenant::new(name)) {
         loop {
-            let filled = write_transaction!(pool, &tenant.name, |db| fill(
-                db,
-                &tenant,
-                FILL_BATCH_LEN
-            )
-            .await)?;
+            let filled =
+                write_transaction!(pool, &tenant.name, |db| fill(db, &tenant, FILL_BATCH_LEN)
+                    .await)?;
             if filled == 0 {
                 break;
             }
@@ -140,11 +136,8 @@ async fn old_sessions(db: &Session, role: &str) -> Result<Vec<String>, StoreErro
                    AND coalesce(substring(a.application_name FROM $2)::integer, 0) < $3 \
                ORDER BY a.pid";
     let pattern = format!("^{APPLICATION}/([0-9]{{1,4}})");
-    let values = [
-        (&role as _, Type::TEXT),
-        (&pattern as _, Type::TEXT),
-        (&FIRST_VERSION as _, Type::INT4),
-    ];
+    let values =
+        [(&role as _, Type::TEXT), (&pattern as _, Type::TEXT), (&FIRST_VERSION as _, Type::INT4)];
     let found = db.query(sql, &values).await?;
     Ok(found.iter().map(|row| row.get(0)).collect())
 }

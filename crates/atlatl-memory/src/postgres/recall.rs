@@ -140,7 +140,10 @@ impl IndexState {
             let term = Term::from_number(row.get::<_, Option<i32>>(4)?);
             Some((term, CommonTerm::new(row.get(5), &row.get::<_, Vec<i32>>(6))))
         });
-        #[expect(clippy::cast_precision_loss, reason = "fewer memories than an `f64` counts exactly")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "fewer memories than an `f64` counts exactly"
+        )]
         let known = match documents {
             Some(documents) if memories > SMALL_TENANT => documents.max(memories) as f64,
             _ => memories as f64,
@@ -285,7 +288,11 @@ impl Search<'_> {
     /// Adds the total, the statistics, and the matches that were no candidates if all are wanted.
     async fn matches(&self, ranking: Ranking) -> Result<Matches, StoreError> {
         let unknown = self.unknown(&ranking).await?;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of memories")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a number of memories"
+        )]
         let memories = self.state.statistics.memories as u64;
         let idf: Vec<f64> =
             ranking.frequencies.iter().map(|&frequency| bm25::idf(memories, frequency)).collect();
@@ -293,11 +300,15 @@ impl Search<'_> {
         if !ranking.is_complete {
             let estimate = self.estimate(&ranking.frequencies);
             if self.query.limit > MAX_RANKED {
-                let is_dense = estimate.unwrap_or_default()
-                    >= DENSE_SHARE * self.state.statistics.memories;
+                let is_dense =
+                    estimate.unwrap_or_default() >= DENSE_SHARE * self.state.statistics.memories;
                 self.append_newest(&mut matches, is_dense).await?;
             } else if let Some(estimate) = estimate {
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of memories")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a number of memories"
+                )]
                 let estimate = estimate.round() as u64;
                 matches.total = matches.total.max(estimate);
                 matches.accuracy = TotalAccuracy::Estimated;
@@ -421,11 +432,7 @@ impl MatchConditions {
     }
 
     fn values(&self) -> [Value<'_>; 3] {
-        [
-            (&self.lists, Type::TEXT_ARRAY),
-            (&self.texts, Type::TEXT_ARRAY),
-            (&self.all, Type::BOOL),
-        ]
+        [(&self.lists, Type::TEXT_ARRAY), (&self.texts, Type::TEXT_ARRAY), (&self.all, Type::BOOL)]
     }
 
     /// Returns the newest matches by the index.
@@ -552,8 +559,7 @@ async fn word_frequencies(
     rare.dedup();
     if !rare.is_empty() {
         let sql = "SELECT term, frequency FROM atlatl.term_frequencies($1, $2)";
-        let values: [Value<'_>; 2] =
-            [(&rare, Type::INT4_ARRAY), (&MAX_FREQUENCY_ROWS, Type::INT8)];
+        let values: [Value<'_>; 2] = [(&rare, Type::INT4_ARRAY), (&MAX_FREQUENCY_ROWS, Type::INT8)];
         counted.extend(db.query(sql, &values).await?);
     }
     let one = |row: &tokio_postgres::Row| {

@@ -9,7 +9,9 @@
 use tokio_postgres::types::Type;
 
 use super::cells::{DEFAULT_MEAN_LEN, SAMPLES, Term};
-use super::crud::{IndexFormat, IndexedMemory, Rows, Tenant, WordsColumn, insert_search_documents, read};
+use super::crud::{
+    IndexFormat, IndexedMemory, Rows, Tenant, WordsColumn, insert_search_documents, read,
+};
 use super::recall::{SMALL_TENANT, is_outdated};
 use super::session::{Session, Value};
 use super::units::join_lists;
@@ -43,11 +45,7 @@ pub(super) async fn is_behind(db: &Session, tenant: &Tenant) -> Result<bool, Sto
 
 /// Indexes at most `limit` documents of the backlog, and counts words if the tenant changed much.
 /// Returns the number of documents and counts.
-pub(super) async fn advance(
-    db: &Session,
-    tenant: &Tenant,
-    limit: i64,
-) -> Result<u64, StoreError> {
+pub(super) async fn advance(db: &Session, tenant: &Tenant, limit: i64) -> Result<u64, StoreError> {
     let filled = fill(db, tenant, limit).await?;
     Ok(filled + count_if_outdated(db, tenant).await?)
 }

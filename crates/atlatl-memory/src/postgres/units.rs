@@ -128,7 +128,10 @@ mod tests {
         assert_eq!(all[0].single_term(), Some(Term::word("t", "deploi")));
         let mut lists = [word("blue"), word("green")];
         lists.sort_unstable();
-        assert_eq!((&all[1].lists[..], all[1].joined_texts()), (&lists[..], " blue green blue ".into()));
+        assert_eq!(
+            (&all[1].lists[..], all[1].joined_texts()),
+            (&lists[..], " blue green blue ".into())
+        );
         assert_eq!(all[1].single_term(), None);
         assert_eq!(all[2].lists, [[Term::prefix("t", '库')]]);
         assert_eq!(all[2].texts, [""; 0]);

@@ -1,5 +1,6 @@
 //! The `PostgreSQL` store: the contract, and the behavior specific to a multi-tenant database.
 
+mod bounded;
 mod commit;
 mod crash;
 mod fairness;
@@ -14,6 +15,7 @@ mod reuse;
 mod schema;
 mod tenants;
 mod tls;
+mod upgrade;
 
 use std::cell::Cell;
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use atlatl_memory::{
-    Correction, EmptyAnswer, Highlighter, MatchedBy, RankedBy, SearchHit, SearchResults, StoreError,
-    TotalAccuracy,
+    Correction, EmptyAnswer, Highlighter, MatchedBy, RankedBy, SearchHit, SearchResults,
+    StoreError, TotalAccuracy,
 };
 use lro::mcp::ToolOutput;
 use mif::{DetailLevel, Memory, MemoryId};

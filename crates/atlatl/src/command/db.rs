@@ -135,8 +135,9 @@ async fn migrate(
     let finish = if args.finish { Some(finish(&owner).await?) } else { None };
     match (output.mode(), finish) {
         (Mode::Json, None) => output.json(&json!({"applied": applied}))?,
-        (Mode::Json, Some(indexed)) => output
-            .json(&json!({"applied": applied, "finished": true, "indexed": indexed.unwrap_or(0)}))?,
+        (Mode::Json, Some(indexed)) => output.json(
+            &json!({"applied": applied, "finished": true, "indexed": indexed.unwrap_or(0)}),
+        )?,
         (Mode::Human, None) => {}
         (Mode::Human, Some(None)) => output.line("the upgrade was finished before")?,
         (Mode::Human, Some(Some(indexed))) => {

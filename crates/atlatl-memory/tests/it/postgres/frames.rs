@@ -112,19 +112,21 @@ fn every_batch_of_a_large_put_reports_its_outcomes() {
 }
 
 #[test]
-fn a_recall_is_two_statements_and_a_put_of_new_memories_one_for_each_batch() {
+fn a_recall_is_three_statements_and_a_put_of_new_memories_one_for_each_batch_and_one() {
     let (postgres, _) = opened(PostgresServer::shared());
     let store = postgres.tenant("recorded").unwrap();
     let memories = corpus::memories(130, 5);
     let (put, sent) = record_statements(store.put(&memories, OnConflict::Keep)).wait();
-    assert_eq!((put.unwrap().len(), sent.len()), (130, 2));
-    assert_eq!(sent[0].types.len(), sent[0].values.len());
+    assert_eq!((put.unwrap().len(), sent.len()), (130, 3), "the mean length, and two batches");
+    assert_eq!(sent[1].types.len(), sent[1].values.len());
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
     let word = memories[0].content.split(' ').find(|word| word.len() > 4).unwrap();
     let service = RecallService::new(Arc::new(store.clone()), None);
+    // The first recall counts words.
+    service.recall(&RecallRequest::new(word, now)).wait().unwrap();
     let (found, sent) = record_statements(service.recall(&RecallRequest::new(word, now))).wait();
     assert!(!found.unwrap().is_empty());
-    assert_eq!(sent.len(), 2, "the ranking, and the texts");
+    assert_eq!(sent.len(), 3, "the frequencies, the ranking, and the texts");
     let (got, sent) = record_statements(store.get(&memories[0].id)).wait();
     assert_eq!((got.unwrap().as_ref(), sent.len()), (Some(&memories[0]), 1));
 }

@@ -25,7 +25,8 @@ fn a_database_is_made_once_and_says_what_it_is() {
             "0002-near",
             "0003-access",
             "0004-requeue-vectors",
-            "0005-frequencies"
+            "0005-frequencies",
+            "0006-bounded-recall"
         ]),
         "{run}"
     );

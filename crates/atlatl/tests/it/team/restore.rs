@@ -216,7 +216,8 @@ fn a_dump_of_a_cluster_at_work_restores_what_was_acknowledged_and_gives_the_same
         assert_eq!(one, other);
     }
     let torn = "SELECT count(*) FROM atlatl.memory m FULL JOIN atlatl.document d USING (tenant, key) \
-                WHERE m.id IS NULL OR d.words IS NULL";
+                FULL JOIN atlatl.search_document s USING (tenant, key) \
+                WHERE m.id IS NULL OR d.json IS NULL OR s.id IS NULL";
     assert_eq!(cluster.sql(database(&new), torn), "0");
 
     // And it goes on there.

@@ -1,0 +1,231 @@
+//! Upgrades from a previous schema version while its servers run, and the end of an upgrade.
+
+use atlatl_memory::contract::BlockOn;
+use atlatl_memory::{
+    Filter, Finish, MemoryStore, Need, OnConflict, Postgres, PostgresStore, Terms,
+};
+use mif::Memory;
+use testkit::corpus;
+use testkit::postgres::{APP, OWNER, PostgresServer};
+
+use super::options;
+
+/// The migrations up to version 5.
+const MIGRATIONS: [(&str, &str); 5] = [
+    ("0001-memories", include_str!("../../../src/postgres/migrations/0001-memories.sql")),
+    ("0002-near", include_str!("../../../src/postgres/migrations/0002-near.sql")),
+    ("0003-access", include_str!("../../../src/postgres/migrations/0003-access.sql")),
+    (
+        "0004-requeue-vectors",
+        include_str!("../../../src/postgres/migrations/0004-requeue-vectors.sql"),
+    ),
+    ("0005-frequencies", include_str!("../../../src/postgres/migrations/0005-frequencies.sql")),
+];
+
+/// A database with an older schema, as its program leaves it.
+pub(super) fn migrated_to(server: &PostgresServer, version: usize) -> String {
+    let database = server.database();
+    let mut sql = format!(
+        "SET ROLE {OWNER}; CREATE SCHEMA atlatl; CREATE TABLE atlatl.migration (number integer \
+         PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, applied timestamptz NOT NULL \
+         DEFAULT now());"
+    );
+    for (n, (name, migration)) in (1..).zip(MIGRATIONS).take(version) {
+        sql += &format!("{migration}\n; INSERT INTO atlatl.migration VALUES ({n}, '{name}', 1);");
+    }
+    sql += &format!(
+        "GRANT USAGE ON SCHEMA atlatl TO {APP}; GRANT SELECT ON atlatl.migration TO {APP}; \
+         GRANT USAGE ON SEQUENCE atlatl.version TO {APP}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.memory, atlatl.document, atlatl.vector, \
+         atlatl.lease, atlatl.secret TO {APP};"
+    );
+    server.sql(&database, &sql);
+    database
+}
+
+/// Writes memories with the statements of version 5. Words are those of their contents, without
+/// stems.
+pub(super) fn put_as_before(
+    server: &PostgresServer,
+    database: &str,
+    tenant: &str,
+    memories: &[Memory],
+) {
+    // An argument of a program has at most 128 KiB.
+    for some in memories.chunks(40) {
+        put_some_as_before(server, database, tenant, some);
+    }
+}
+
+fn put_some_as_before(server: &PostgresServer, database: &str, tenant: &str, memories: &[Memory]) {
+    let mut sql = format!("SET ROLE {APP}; SET atlatl.tenant = '{tenant}';");
+    for memory in memories {
+        let (id, kind) = (memory.id.to_string(), memory.memory_type.as_str());
+        let created = memory.created.instant().timestamp_micros();
+        let json = memory.to_json().replace('\'', "''");
+        sql += &format!(
+            "WITH stored AS (INSERT INTO atlatl.memory (id, memory_type, namespace, status, tags, \
+             created, changed, expires, confidence, fades) VALUES ('{id}', '{kind}', NULL, 'active', \
+             '{{}}', {created}, {created}, NULL, NULL, false) RETURNING key) \
+             INSERT INTO atlatl.document (key, json, words, length) \
+             SELECT key, '{json}', ''::tsvector, 1 FROM stored;"
+        );
+    }
+    server.sql(database, &sql);
+}
+
+fn find(store: &PostgresStore, word: &str) -> Vec<u128> {
+    let now = "2027-01-01T00:00:00Z".parse().unwrap();
+    let terms = Terms::parse(word, Need::All);
+    let mut filter = Filter::default();
+    filter.status = None;
+    let found = store.lexical(&terms, &filter, 100, now).wait().unwrap();
+    found.best.iter().map(|one| one.id.as_u128()).collect()
+}
+
+fn with_words(n: usize, seed: u64, word: &str) -> Vec<Memory> {
+    let mut memories = corpus::memories(n, seed);
+    for memory in &mut memories {
+        memory.content.push(' ');
+        memory.content.push_str(word);
+    }
+    memories
+}
+
+fn ids(memories: &[Memory]) -> Vec<u128> {
+    let mut ids: Vec<u128> = memories.iter().map(|memory| memory.id.as_u128()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn sorted(mut ids: Vec<u128>) -> Vec<u128> {
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn g41_writes_of_the_previous_version_are_found_at_once() {
+    let server = PostgresServer::shared();
+    let database = migrated_to(server, 5);
+    let before = with_words(30, 1, "xyzzybefore");
+    put_as_before(server, &database, "a", &before);
+    let owner = options(server, OWNER, &database);
+    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), ["0006-bounded-recall"]);
+    let waiting = "SELECT count(*) FROM atlatl.search_backlog";
+    assert_eq!(server.sql(&database, waiting), "30");
+    let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+    let store = store.tenant("a").unwrap();
+    assert_eq!(sorted(find(&store, "xyzzybefore")), ids(&before));
+    assert_eq!(server.sql(&database, waiting), "0", "a recall indexes a few itself");
+
+    // Servers of both versions run.
+    let old = with_words(20, 2, "xyzzyold");
+    put_as_before(server, &database, "a", &old);
+    let new = with_words(20, 3, "xyzzynew");
+    store.put(&new, OnConflict::Keep).wait().unwrap();
+    assert_eq!(server.sql(&database, waiting), "20", "a new server needs no backlog");
+    assert_eq!(sorted(find(&store, "xyzzyold")), ids(&old));
+    assert_eq!(sorted(find(&store, "xyzzynew")), ids(&new));
+    let words = "SELECT count(*) FROM atlatl.document WHERE words @@ 'xyzzynew'::tsquery";
+    let marked = "SELECT count(*) FROM atlatl.document WHERE words::text LIKE '%xyzzynew%'";
+    assert_eq!(server.sql(&database, words), "0", "words have the tenant's mark");
+    assert_eq!(server.sql(&database, marked), "20", "the old server finds them too");
+    // The previous version deletes without knowing of the index.
+    let gone = old[0].id.to_string();
+    server.sql(
+        &database,
+        &format!(
+            "SET ROLE {APP}; SET atlatl.tenant = 'a'; WITH gone AS (DELETE FROM atlatl.memory \
+             WHERE tenant = 'a' AND id = '{gone}' RETURNING key) \
+             DELETE FROM atlatl.document d USING gone WHERE d.tenant = 'a' AND d.key = gone.key"
+        ),
+    );
+    assert_eq!(sorted(find(&store, "xyzzyold")), ids(&old[1..]));
+    let index = "SELECT count(*) FROM atlatl.search_document";
+    assert_eq!(server.sql(&database, index), "69");
+    assert_eq!(store.repair().wait().unwrap().orphaned, 0);
+}
+
+#[test]
+fn g41_a_large_backlog_is_indexed_in_steps() {
+    let server = PostgresServer::shared();
+    let database = migrated_to(server, 5);
+    let before = with_words(1_200, 4, "xyzzy");
+    put_as_before(server, &database, "a", &before);
+    Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap();
+    let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+    let store = store.tenant("a").unwrap();
+    assert!(store.is_search_index_behind().wait().unwrap());
+    let mut steps = 0;
+    while store.advance_search_index().wait().unwrap() > 0 {
+        steps += 1;
+        assert!(steps < 10, "it never ends");
+    }
+    assert!(steps >= 3, "{steps}");
+    assert!(!store.is_search_index_behind().wait().unwrap());
+    assert_eq!(find(&store, "xyzzy").len(), 100);
+    let counted = "SELECT documents FROM atlatl.search_statistics";
+    assert_eq!(server.sql(&database, counted), "1200");
+}
+
+#[test]
+fn g41_finishing_waits_for_old_servers_and_new_ones_go_on() {
+    // Other tests have sessions of the shared server.
+    let server = PostgresServer::start(&["fsync=off"]);
+    let database = migrated_to(&server, 5);
+    let before = with_words(40, 5, "xyzzybefore");
+    put_as_before(&server, &database, "a", &before);
+    let owner = options(&server, OWNER, &database);
+    Postgres::migrate(&owner).wait().unwrap();
+    let postgres = Postgres::open(&options(&server, APP, &database)).wait().unwrap();
+    let store = postgres.tenant("a").unwrap();
+    let new = with_words(10, 6, "xyzzynew");
+    store.put(&new[..5], OnConflict::Keep).wait().unwrap();
+
+    let old = std::thread::scope(|scope| {
+        let sleep = scope.spawn(|| {
+            let arguments = ["-d", &database, "-c", "SELECT pg_sleep(4)"];
+            server.program("psql", APP, &arguments).unwrap();
+        });
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        let outcome = Postgres::finish(&owner).wait().unwrap();
+        sleep.join().unwrap();
+        outcome
+    });
+    let Finish::Connected(sessions) = old else { panic!("{old:?}") };
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    assert!(sessions[0].contains("psql"), "{sessions:?}");
+
+    assert_eq!(Postgres::finish(&owner).wait().unwrap(), Finish::Dropped { indexed: 40 });
+    assert_eq!(Postgres::finish(&owner).wait().unwrap(), Finish::Nothing);
+    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
+    // A server that was started before goes on.
+    store.put(&new[5..], OnConflict::Keep).wait().unwrap();
+    store
+        .update(
+            &new[0].id,
+            Box::new(|mut memory| {
+                memory.content.push_str(" xyzzychanged");
+                Ok(memory)
+            }),
+        )
+        .wait()
+        .unwrap();
+    assert_eq!(sorted(find(&store, "xyzzynew")), ids(&new));
+    assert_eq!(find(&store, "xyzzychanged"), ids(&new[..1]));
+    assert_eq!(sorted(find(&store, "xyzzybefore")), ids(&before));
+    assert_eq!(store.repair().wait().unwrap().missing, 0);
+    let left = "SELECT count(*) FROM pg_attribute WHERE attrelid = 'atlatl.document'::regclass \
+                AND attname IN ('words', 'length')";
+    assert_eq!(server.sql(&database, left), "0");
+    let oldest = "SELECT max(oldest) FROM atlatl.migration";
+    assert_eq!(server.sql(&database, oldest), "6", "an older program refuses the schema");
+}
+
+#[test]
+fn g41_a_new_database_has_nothing_of_the_previous_version() {
+    let server = PostgresServer::shared();
+    let database = super::migrated(server);
+    let owner = options(server, OWNER, &database);
+    assert_eq!(Postgres::finish(&owner).wait().unwrap(), Finish::Nothing);
+}
