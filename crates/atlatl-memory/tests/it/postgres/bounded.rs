@@ -147,8 +147,8 @@ impl<'a> Queries<'a> {
     }
 
     fn draw(&mut self, class: Class) -> (Terms, Filter) {
-        let common = self.memories.len() / 6..usize::MAX;
-        let middle = self.memories.len() / 50..self.memories.len() / 6;
+        let common = self.memories.len() / 8..usize::MAX;
+        let middle = self.memories.len() / 50..self.memories.len() / 8;
         let rare = 2..self.memories.len() / 100;
         loop {
             let memory = self.random.below(self.memories.len());
