@@ -324,17 +324,16 @@ impl Search<'_> {
         let units = self.units.units.iter().zip(&ranking.frequencies);
         let absent: Vec<&Unit> =
             units.filter(|(_, frequency)| **frequency == 0).map(|(unit, _)| unit).collect();
-        // Units that were counted among all of their memories need no second look.
-        let is_certain = self.units.need == Need::Any && ranking.is_complete;
         let absent: Vec<usize> = match self.units.need {
             // Every match has all of them.
             Need::All if ranking.matches > 0 => Vec::new(),
             Need::All => (0..self.query.terms.phrases.len()).collect(),
             Need::Any => absent.into_iter().map(|unit| unit.phrase).collect(),
         };
-        if is_certain || absent.is_empty() {
+        if absent.is_empty() {
             return Ok(absent);
         }
+        // Not all memories of a unit need be candidates.
         let phrases: Vec<Phrase> =
             absent.iter().map(|&n| self.query.terms.phrases[n].clone()).collect();
         let counted = frequencies(self.db, self.tenant, &phrases, 1).await?;

@@ -6,6 +6,7 @@
 //! it. Counts of words are taken from a sample, because counters that every writer updates would make
 //! writers wait for each other.
 
+use mif::Memory;
 use tokio_postgres::types::Type;
 
 use super::cells::{DEFAULT_MEAN_LEN, SAMPLES, Term};
@@ -70,7 +71,7 @@ pub(super) async fn fill(db: &Session, tenant: &Tenant, limit: i64) -> Result<u6
     let format = IndexFormat { mean_len: mean_len(db, tenant).await?, words: WordsColumn::Dropped };
     let keys: Vec<i64> = waiting.iter().map(|row| row.get(0)).collect();
     // A memory that cannot be parsed has no words. It is reported when it is read.
-    let memories: Vec<_> =
+    let memories: Vec<(i64, Memory)> =
         waiting.iter().filter_map(|row| Some((row.get(0), read(row.get(1)).ok()?))).collect();
     let indexed: Vec<_> =
         memories.iter().map(|(_, memory)| IndexedMemory::new(tenant, &format, memory)).collect();
