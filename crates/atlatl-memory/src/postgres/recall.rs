@@ -108,7 +108,8 @@ pub(super) async fn recall(
 struct IndexState {
     /// The number of memories and words when they were counted, if they were.
     counted: Option<(i64, i64)>,
-    /// The number of memories, counted up to [`SMALL_TENANT`] and one.
+    /// The number of memories, counted up to [`SMALL_TENANT`] and one. A tenant that had more when its
+    /// words were counted is not counted.
     memories: i64,
     /// The number of documents that wait for the index, counted up to [`MAX_INLINE_BACKLOG`] and one.
     backlog: i64,
@@ -118,7 +119,8 @@ struct IndexState {
 impl IndexState {
     async fn read(db: &Session, tenant: &Tenant, terms: &[Term]) -> Result<Self, StoreError> {
         let sql = "SELECT s.documents, s.words, \
-                     (SELECT count(*) FROM (SELECT FROM atlatl.memory WHERE tenant = $1 LIMIT $3) m), \
+                     CASE WHEN s.documents >= $3 THEN $3 ELSE (SELECT count(*) FROM \
+                      (SELECT FROM atlatl.memory WHERE tenant = $1 LIMIT $3) m) END, \
                      (SELECT count(*) FROM (SELECT FROM atlatl.search_backlog WHERE tenant = $1 \
                       LIMIT $4) b), c.term, c.frequency, c.levels \
                    FROM (VALUES (1)) AS one (row) \

@@ -356,6 +356,10 @@ impl Prologue {
             // all partitions, and plans each time, which takes longer than the query.
             sql += ", set_config('plan_cache_mode', 'force_generic_plan', true)";
         }
+        if access == Access::Recall {
+            // With old statistics the planner prefers to read all rows of a partition.
+            sql += ", set_config('enable_seqscan', 'off', true)";
+        }
         if user != Some(&options.role) {
             let _ = write!(sql, ", set_config('role', {}, true)", literal(&options.role));
         }
