@@ -159,7 +159,7 @@ impl IndexState {
     fn is_stale(&self) -> bool {
         match self.counted {
             None => self.memories > 0,
-            Some(_) if self.memories > SMALL_TENANT => false,
+            Some((documents, _)) if documents > SMALL_TENANT => false,
             Some((documents, _)) => is_outdated(documents, self.memories),
         }
     }
