@@ -63,10 +63,8 @@ pub(crate) struct MigrateArgs {
     /// Database URL with the user who owns the schema
     #[arg(long = "as", value_name = "URL")]
     owner: String,
-    /// Then drop what servers of the previous version need
-    ///
-    /// Fails if a server of the previous version is connected. Run it after all
-    /// servers were replaced: it frees space and makes writes cheaper.
+    /// Then drop what only servers of the previous version
+    /// need; fails if one of them is connected
     #[arg(long, verbatim_doc_comment)]
     finish: bool,
 }
