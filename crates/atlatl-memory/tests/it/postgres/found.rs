@@ -96,9 +96,9 @@ fn both_stores_find_the_same_memories_and_mostly_agree_on_the_best() {
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
     assert!((0.5..=2.0).contains(&median), "{median}");
-    // The scores differ, so neighbors may change places; see decision 0015.
+    // Both rank by BM25. Matches without a rank have another order.
     assert!(same_best * 100 >= asked * 90, "{same_best} of {asked}");
-    assert!(shared * 100 >= wanted * 70, "{shared} of {wanted}");
+    assert!(shared * 100 >= wanted * 90, "{shared} of {wanted}");
 }
 
 #[test]
@@ -106,28 +106,28 @@ fn the_index_of_words_is_used_below_the_policies() {
     let rare = Terms::parse("xyzzy", Need::All);
     let mut any = Filter::default();
     any.status = None;
-    assert_index_scans(1..=9, |store| {
+    assert_index_scans(|store| {
         assert_eq!(store.lexical(&rare, &any, 9, now()).wait().unwrap().total, 1);
     });
     let words: Vec<String> = (0..300).map(|n| format!("xyzz{n}")).collect();
     let mut phrases: Vec<_> =
         words.iter().flat_map(|word| Terms::parse(word, Need::All).phrases).collect();
-    // In each of 16 partitions, up to two for a word that is there, and one for each 16 of the others.
-    assert_index_scans(300..=336, |store| {
+    assert_index_scans(|store| {
         assert_eq!(store.frequencies(&rare.phrases, 1_000).wait().unwrap(), [1]);
         assert_eq!(store.frequencies(&phrases, 1_000).wait().unwrap(), [0; 300]);
     });
-    // Where there is one of 16, each is looked up.
     phrases[123] = rare.phrases[0].clone();
     let mut expected = [0; 300];
     expected[123] = 1;
-    assert_index_scans(500..=560, |store| {
+    assert_index_scans(|store| {
         assert_eq!(store.frequencies(&phrases, 1_000).wait().unwrap(), expected);
     });
 }
 
-/// Checks how often `work` on a store of 3,000 memories reads the index of words.
-fn assert_index_scans(times: RangeInclusive<u32>, work: impl FnOnce(&dyn MemoryStore)) {
+/// Checks how often `work` on a store of 3,000 memories reads the full-text index: twice to count
+/// words, and once or a few times more.
+fn assert_index_scans(work: impl FnOnce(&dyn MemoryStore)) {
+    let times: RangeInclusive<u32> = 3..=9;
     let server = PostgresServer::shared();
     let (postgres, database) = opened(server);
     let store = postgres.tenant("a").unwrap();
@@ -136,11 +136,11 @@ fn assert_index_scans(times: RangeInclusive<u32>, work: impl FnOnce(&dyn MemoryS
     store.put(&memories, OnConflict::Keep).wait().unwrap();
     // New words wait in a pending list until a vacuum moves them to the index, as the server does
     // by itself.
-    server.sql(&database, "VACUUM ANALYZE atlatl.document");
+    server.sql(&database, "VACUUM ANALYZE atlatl.search_document");
     work(&store);
     // A connection reports its statistics when it ends.
     drop((store, postgres));
-    let used = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE '%words%'";
+    let used = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE '%cells%'";
     let begun = Instant::now();
     let scans = loop {
         let scans = server.sql(&database, used).parse::<u32>().unwrap();
