@@ -130,7 +130,7 @@ mod tests {
         lists.sort_unstable();
         assert_eq!(
             (&all[1].lists[..], all[1].joined_texts()),
-            (&lists[..], " blue green blue ".into())
+            (&lists[..], " blue green blue ".to_owned())
         );
         assert_eq!(all[1].single_term(), None);
         assert_eq!(all[2].lists, [[Term::prefix("t", '库')]]);
