@@ -53,8 +53,8 @@ pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
     ConnectionSharing, DatabaseInfo, DatabaseTimeSink, Finish, KeySummary, MIN_SHARED_CONNECTIONS,
-    NewKey, PasswordSource, PlainText, Postgres, PostgresOptions, PostgresStore, PreparedStatements,
-    Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
+    NewKey, PasswordSource, PlainText, Postgres, PostgresOptions, PostgresStore,
+    PreparedStatements, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{RecordedStatement, RecordedValue, record_statements};

@@ -117,7 +117,7 @@ pub(super) fn select(
     if !selection.is_complete
         && let Some(source) = filter_source(filter, statistics)
     {
-        selection = selector.from_filter(source);
+        selection = selector.select_filter(source);
     }
     #[expect(clippy::cast_possible_truncation, reason = "at most 32,000")]
     let max_candidates = MIN_READ.max(2.0 * filtered) as i64;
@@ -307,7 +307,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Selects all memories of a filter, and those of rare units for their frequencies.
-    fn from_filter(&self, filter: Term) -> Selection {
+    fn select_filter(&self, filter: Term) -> Selection {
         let rare = self.query.units.iter().filter_map(|unit| self.rarest(unit));
         let rare = rare.filter(Source::is_rare).take(MAX_RARE_SOURCES);
         let cells = rare.flat_map(|source| self.cells(&source, 0));
@@ -365,7 +365,7 @@ impl<'a> Selector<'a> {
         let top = 2.2 * 1.01 * sources.iter().take(2).map(|source| source.weight).sum::<f64>();
         let (mut low, mut high) = (0.0, top);
         for _ in 0..THRESHOLD_STEPS {
-            let middle = (low + high) / 2.0;
+            let middle = f64::midpoint(low, high);
             if common.at(middle, memories).expected > self.budget {
                 low = middle;
             } else {

@@ -271,7 +271,7 @@ pub(super) async fn update(
     if memory.to_json() != stored {
         let format = IndexFormat { mean_len: search_index::mean_len(db, tenant).await?, words };
         let indexed = IndexedMemory::new(tenant, &format, &memory);
-        let rows = Rows::from_memories(std::iter::once((&memory, &indexed)));
+        let rows = Rows::from_memories(iter::once((&memory, &indexed)));
         replace(db, tenant, &[key], &rows).await?;
     }
     Ok(Some(memory))
@@ -353,7 +353,7 @@ impl<'a> Rows<'a> {
             rows.confidences.push(confidence(memory));
             rows.decays
                 .push(memory.temporal.as_ref().is_some_and(|temporal| temporal.decay.is_some()));
-            rows.cells.push(join_lists(std::iter::once(&document.cells[..])));
+            rows.cells.push(join_lists(iter::once(&document.cells[..])));
             rows.counts.push(&document.counts);
             rows.lengths.push(document.length);
             rows.sequences.push(&document.sequence);

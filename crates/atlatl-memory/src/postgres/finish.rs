@@ -71,7 +71,7 @@ pub(super) async fn finish(owner: &PostgresOptions) -> Result<Finish, StoreError
     loop {
         indexed += index_backlog(&pool).await?;
         let outcome =
-            write_transaction!(&pool, NO_TENANT, |db| { drop_previous(db, &owner.role).await })?;
+            write_transaction!(&pool, NO_TENANT, |db| drop_previous(db, &owner.role).await)?;
         match outcome {
             Some(Finish::Dropped { .. }) => return Ok(Finish::Dropped { indexed }),
             Some(other) => return Ok(other),

@@ -356,7 +356,7 @@ impl Search<'_> {
         let without = |&frequency: &u64| 1.0 - (frequency as f64 / memories).min(1.0);
         let share = filter_share(&self.filter, &self.state.statistics);
         let matching = 1.0 - frequencies.iter().map(without).product::<f64>();
-        is_estimable.then(|| memories * matching * share)
+        is_estimable.then_some(memories * matching * share)
     }
 
     /// Appends the matches that were no candidates, newest first and without a rank, and counts all

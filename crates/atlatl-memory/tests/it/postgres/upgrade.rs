@@ -1,5 +1,7 @@
 //! Upgrades from a previous schema version while its servers run, and the end of an upgrade.
 
+use std::fmt::Write as _;
+
 use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, Finish, MemoryStore, Need, OnConflict, Postgres, PostgresStore, Terms,
@@ -31,9 +33,11 @@ pub(super) fn migrated_to(server: &PostgresServer, version: usize) -> String {
          DEFAULT now());"
     );
     for (n, (name, migration)) in (1..).zip(MIGRATIONS).take(version) {
-        sql += &format!("{migration}\n; INSERT INTO atlatl.migration VALUES ({n}, '{name}', 1);");
+        let _ =
+            write!(sql, "{migration}\n; INSERT INTO atlatl.migration VALUES ({n}, '{name}', 1);");
     }
-    sql += &format!(
+    let _ = write!(
+        sql,
         "GRANT USAGE ON SCHEMA atlatl TO {APP}; GRANT SELECT ON atlatl.migration TO {APP}; \
          GRANT USAGE ON SEQUENCE atlatl.version TO {APP}; \
          GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.memory, atlatl.document, atlatl.vector, \
@@ -63,7 +67,8 @@ fn put_some_as_before(server: &PostgresServer, database: &str, tenant: &str, mem
         let (id, kind) = (memory.id.to_string(), memory.memory_type.as_str());
         let created = memory.created.instant().timestamp_micros();
         let json = memory.to_json().replace('\'', "''");
-        sql += &format!(
+        let _ = write!(
+            sql,
             "WITH stored AS (INSERT INTO atlatl.memory (id, memory_type, namespace, status, tags, \
              created, changed, expires, confidence, fades) VALUES ('{id}', '{kind}', NULL, 'active', \
              '{{}}', {created}, {created}, NULL, NULL, false) RETURNING key) \
