@@ -52,9 +52,10 @@ pub use embed::{
 pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    ConnectionSharing, DatabaseInfo, DatabaseTimeSink, Finish, KeySummary, MIN_SHARED_CONNECTIONS,
-    NewKey, PasswordSource, PlainText, Postgres, PostgresOptions, PostgresStore,
-    PreparedStatements, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
+    ConnectionSharing, DatabaseInfo, DatabaseTimeSink, EmbeddingBacklog, Finish, KeySummary,
+    MIN_SHARED_CONNECTIONS, NewKey, PasswordSource, PlainText, Postgres, PostgresOptions,
+    PostgresStore, PreparedStatements, Registry, StoredKey, TenantLimits, TenantRecord,
+    TenantSummary,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{RecordedStatement, RecordedValue, record_statements};
@@ -69,6 +70,6 @@ pub use search::{
 };
 pub use sqlite::{Health, SqliteStore};
 pub use store::{
-    BoxError, ConnectError, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome,
-    RepairReport, StoreError, TotalAccuracy, Unembedded, UpdateFn,
+    BoxError, ConnectError, EmbeddingClaim, EmbeddingQueue, Matches, MemoryMatch, MemoryStore,
+    OnConflict, PutOutcome, Release, RepairReport, StoreError, TotalAccuracy, Unembedded, UpdateFn,
 };

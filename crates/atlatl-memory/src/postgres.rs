@@ -13,6 +13,7 @@ mod connection_string;
 mod credentials;
 mod crud;
 mod database;
+mod embedding_queue;
 mod fair_queue;
 mod finish;
 mod lexemes;
@@ -32,6 +33,7 @@ mod statement_recorder;
 mod tls;
 mod units;
 mod vector_index;
+mod vectors;
 
 use std::sync::Arc;
 
@@ -41,8 +43,10 @@ use mif::{Memory, MemoryId};
 
 pub use self::credentials::PasswordSource;
 use self::crud::Tenant;
+use self::database::Database;
 pub use self::database::DatabaseInfo;
-use self::database::{Database, Pgvector};
+pub use self::embedding_queue::EmbeddingBacklog;
+use self::embedding_queue::{PostgresQueue, QueueState};
 use self::fair_queue::QueueName;
 pub use self::finish::Finish;
 pub use self::options::{
@@ -54,15 +58,16 @@ use self::recall::{Freshness, LexicalQuery, MAX_INLINE_BACKLOG, Recall};
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
-use self::search::{Condition, QueryVector};
+use self::search::Condition;
 use self::session::Access;
 #[cfg(feature = "contract")]
 pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
+use self::vectors::{IndexSupport, QueryVector, VectorStorage};
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
 use crate::search::query::{Phrase, Terms};
 use crate::store::{
-    Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport, StoreError,
-    Unembedded, UpdateFn,
+    EmbeddingQueue, Matches, MemoryMatch, MemoryStore, OnConflict, PutOutcome, RepairReport,
+    StoreError, Unembedded, UpdateFn,
 };
 
 /// The number of memories from which on a write also counts words if the tenant changed much.
@@ -119,7 +124,7 @@ impl Postgres {
     /// Returns the store of one tenant. A name has 1 to 128 bytes and no control characters.
     pub fn tenant(&self, name: &str) -> Result<PostgresStore, StoreError> {
         check_name(name, self.0.place())?;
-        Ok(PostgresStore { database: Arc::clone(&self.0), tenant: Tenant::new(name) })
+        Ok(PostgresStore::new(Arc::clone(&self.0), name))
     }
 }
 
@@ -141,14 +146,19 @@ fn check_name(name: &str, place: &str) -> Result<(), StoreError> {
 pub struct PostgresStore {
     database: Arc<Database>,
     tenant: Tenant,
+    queue: Arc<QueueState>,
 }
 
 impl PostgresStore {
+    fn new(database: Arc<Database>, name: &str) -> Self {
+        Self { database, tenant: Tenant::new(name), queue: Arc::default() }
+    }
+
     async fn pool(&self) -> Result<&Pool, StoreError> {
         self.verified().await.map(|(pool, _)| pool)
     }
 
-    async fn verified(&self) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
+    async fn verified(&self) -> Result<(&Pool, &VectorStorage), StoreError> {
         self.database.verified(&self.tenant.name).await
     }
 
@@ -386,19 +396,18 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError> {
         let Some(query_vector) = QueryVector::new(model, vector) else { return Ok(Vec::new()) };
-        let (pool, pgvector) = self.verified().await?;
-        let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
+        let (pool, storage) = self.verified().await?;
         let name = &self.tenant.name;
-        if let Some(Pgvector { schema, indexes: true }) = pgvector {
+        if let VectorStorage::Half { indexes: IndexSupport::Iterative, .. } = storage {
             let found = read_transaction!(pool, name, Access::Condition, |db| {
                 let condition = self.condition(filter, now);
                 let found =
-                    vector_index::search(db, schema, &query_vector, condition, limit).await?;
+                    vector_index::search(db, storage, &query_vector, condition, limit).await?;
                 if let Some(found) = found {
                     return Ok(found);
                 }
                 let condition = self.condition(filter, now);
-                search::nearest(db, Some(schema), &query_vector, condition, limit).await
+                vectors::nearest(db, storage, &query_vector, condition, limit).await
             });
             // If the index search fails, exact search still has the answer.
             if !matches!(found, Err(StoreError::Engine(_))) {
@@ -407,7 +416,7 @@ impl MemoryStore for PostgresStore {
         }
         read_transaction!(pool, name, Access::Condition, |db| {
             let condition = self.condition(filter, now);
-            search::nearest(db, schema, &query_vector, condition, limit).await
+            vectors::nearest(db, storage, &query_vector, condition, limit).await
         })
     }
 
@@ -420,31 +429,42 @@ impl MemoryStore for PostgresStore {
         let Some(query_vector) = QueryVector::new(model, vector).filter(|_| !ids.is_empty()) else {
             return Ok(vec![None; ids.len()]);
         };
-        let (pool, pgvector) = self.verified().await?;
-        let schema = pgvector.map(|pgvector| pgvector.schema.as_str());
+        let (pool, storage) = self.verified().await?;
         read_transaction!(pool, &self.tenant.name, Access::Keys, |db| {
-            search::cosines(db, &self.tenant, schema, &query_vector, ids).await
+            vectors::cosines(db, &self.tenant, storage, &query_vector, ids).await
         })
     }
 
     async fn is_index_behind(&self) -> Result<bool, StoreError> {
-        let (pool, pgvector) = self.verified().await?;
-        if !pgvector.is_some_and(|pgvector| pgvector.indexes) {
-            return Ok(false);
-        }
+        let (pool, storage) = self.verified().await?;
+        let VectorStorage::Half { pgvector, indexes } = storage else { return Ok(false) };
         let (tenant, from) = (&self.tenant, self.database.index_from);
-        read_transaction!(pool, &tenant.name, Access::Condition, |db| vector_index::is_behind(
-            db, tenant, from
-        )
-        .await)
+        read_transaction!(pool, &tenant.name, Access::Condition, |db| {
+            let converting = db.query("SELECT atlatl.is_converting()", &[]).await?;
+            if converting.first().is_some_and(|row| row.get(0)) {
+                return Ok(true);
+            }
+            match indexes {
+                IndexSupport::None => Ok(false),
+                IndexSupport::Iterative => {
+                    vector_index::is_behind(db, tenant, pgvector, from).await
+                }
+            }
+        })
     }
 
     async fn advance_index(&self) -> Result<u64, StoreError> {
-        match self.verified().await? {
-            (pool, Some(Pgvector { schema, indexes: true })) => {
-                vector_index::advance(pool, &self.tenant, schema, self.database.index_from).await
+        let (pool, storage) = self.verified().await?;
+        let VectorStorage::Half { pgvector, indexes } = storage else { return Ok(0) };
+        if let Some(converted) = migrations::convert_some_vectors(pool).await? {
+            return Ok(converted);
+        }
+        match indexes {
+            IndexSupport::None => Ok(0),
+            IndexSupport::Iterative => {
+                let from = self.database.index_from;
+                vector_index::advance(pool, &self.tenant, pgvector, from).await
             }
-            _ => Ok(0),
         }
     }
 
@@ -454,16 +474,16 @@ impl MemoryStore for PostgresStore {
         list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        let tenant = &self.tenant;
-        read_transaction!(self.pool().await?, &tenant.name, Access::Condition, |db| {
-            search::unembedded(db, tenant, model, list_after, limit).await
+        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
+        read_transaction!(pool, &tenant.name, Access::Condition, |db| {
+            vectors::unembedded(db, tenant, storage, model, list_after, limit).await
         })
     }
 
     async fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
-        let tenant = &self.tenant;
-        read_transaction!(self.pool().await?, &tenant.name, Access::Condition, |db| {
-            search::count_unembedded(db, tenant, model).await
+        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
+        read_transaction!(pool, &tenant.name, Access::Condition, |db| {
+            vectors::count_unembedded(db, tenant, storage, model).await
         })
     }
 
@@ -472,11 +492,16 @@ impl MemoryStore for PostgresStore {
         model: &str,
         vectors: &[(u64, Vec<f32>)],
     ) -> Result<(), StoreError> {
-        let tenant = &self.tenant;
-        write_transaction!(self.pool().await?, &tenant.name, |db| search::put(
-            db, tenant, model, vectors
+        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
+        write_transaction!(pool, &tenant.name, |db| vectors::put(
+            db, tenant, storage, model, vectors
         )
         .await)
+    }
+
+    fn embedding_queue(&self) -> Option<Arc<dyn EmbeddingQueue>> {
+        let (database, queue) = (Arc::clone(&self.database), Arc::clone(&self.queue));
+        Some(Arc::new(PostgresQueue::new(database, self.tenant.clone(), queue)))
     }
 
     async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
@@ -488,12 +513,13 @@ impl MemoryStore for PostgresStore {
     }
 
     async fn repair(&self) -> Result<RepairReport, StoreError> {
-        let (pool, tenant) = (self.pool().await?, &self.tenant);
+        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
         loop {
             let words = self.database.words_column();
-            let done =
-                write_transaction!(pool, &tenant.name, |db| maintenance::repair(db, tenant, words)
-                    .await);
+            let done = write_transaction!(pool, &tenant.name, |db| maintenance::repair(
+                db, tenant, storage, words
+            )
+            .await);
             if !self.database.notice_dropped_words(&done) {
                 return done;
             }

@@ -1,5 +1,8 @@
 //! The storage trait, its argument and result types, and its errors.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId, MifError};
@@ -150,6 +153,12 @@ pub trait MemoryStore: Send + Sync {
     async fn put_vectors(&self, model: &str, vectors: &[(u64, Vec<f32>)])
     -> Result<(), StoreError>;
 
+    /// Returns the queue of memories that wait for a vector, if processes share one. Otherwise one
+    /// process embeds what [`unembedded`](Self::unembedded) returns.
+    fn embedding_queue(&self) -> Option<Arc<dyn EmbeddingQueue>> {
+        None
+    }
+
     /// Deletes expired memories, at most `limit`, and returns their ids.
     async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError>;
 
@@ -201,6 +210,79 @@ pub trait MemoryStore: Send + Sync {
     async fn ready(&self) -> Result<(), StoreError> {
         self.secret().await.map(drop)
     }
+}
+
+/// A queue of memories that wait for a vector, shared by the workers of any number of processes.
+///
+/// # Contract
+///
+/// - A write queues its memory, and [`MemoryStore::put_vectors`] removes it.
+/// - A memory is claimed by one worker at a time. The claim ends with the lease, when the vector is
+///   stored or when it is released.
+/// - A store with many queued memories does not delay those of another store.
+#[async_trait]
+pub trait EmbeddingQueue: Send + Sync {
+    /// Returns the database of the queue. Queues with the same name share their claims.
+    fn database(&self) -> &str;
+
+    /// Returns whether the queue has the memories of all stores of the database.
+    fn is_shared(&self) -> bool;
+
+    /// Claims memories without a vector of `model` for the time of `lease`, at most `limit`, all of
+    /// one store. Returns `None` if there is nothing to do now.
+    async fn claim(
+        &self,
+        model: &str,
+        limit: usize,
+        lease: Duration,
+    ) -> Result<Option<EmbeddingClaim>, StoreError>;
+
+    /// Returns memories of a claim to the queue by version.
+    async fn release(
+        &self,
+        model: &str,
+        claim: &EmbeddingClaim,
+        versions: &[u64],
+        release: Release,
+    ) -> Result<(), StoreError>;
+}
+
+/// Memories of one store that a worker claimed.
+#[non_exhaustive]
+pub struct EmbeddingClaim {
+    /// The tenant that they belong to.
+    pub tenant: String,
+    /// The store for the vectors.
+    pub store: Arc<dyn MemoryStore>,
+    /// The memories. If one failed before, it is alone.
+    pub memories: Vec<Unembedded>,
+    /// How often the memories failed.
+    pub attempts: u32,
+}
+
+impl EmbeddingClaim {
+    /// Creates a claim.
+    pub fn new(
+        tenant: String,
+        store: Arc<dyn MemoryStore>,
+        memories: Vec<Unembedded>,
+        attempts: u32,
+    ) -> Self {
+        Self { tenant, store, memories, attempts }
+    }
+}
+
+/// How a claimed memory returns to the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Release {
+    /// It can be claimed at once.
+    Unchanged,
+    /// It failed, and can be claimed after this time.
+    Failed {
+        /// The time until then.
+        retry_after: Duration,
+    },
 }
 
 /// A function that computes the new version of a memory from the current one.

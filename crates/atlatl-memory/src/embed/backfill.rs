@@ -1,7 +1,8 @@
 //! Background embedding of memories that have no vector yet, so that no write waits for a model.
 //!
-//! A few tasks serve every store of the process. A failure of the embedder pauses all
-//! of them, because the stores share the embedder. It is retried forever with backoff.
+//! A few tasks serve every store of the process. Processes that share a database take memories
+//! from its queue, so that each is embedded once. A failure of the embedder pauses all tasks, because
+//! the stores share the embedder. It is retried forever with backoff.
 
 mod batch;
 
@@ -17,12 +18,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use self::batch::{Progress, Step};
+use self::batch::{Progress, Source, Step};
 use super::{EmbedError, Embedder};
 use crate::blocking;
-use crate::store::{MemoryStore, StoreError};
+use crate::store::{EmbeddingQueue, MemoryStore, StoreError};
 
-/// The interval at which a store is polled without a notification, since another process may have
+/// The interval at which a store or queue is polled without a notification, since another process may have
 /// written.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The minimum time between two such polls of the pool, for any number of stores.
@@ -65,10 +66,12 @@ pub enum BackfillEvent<'a> {
 #[derive(Clone)]
 pub struct EmbeddingBackfill(Arc<Owner>);
 
-/// A registered store. It is unregistered on drop.
+/// A registered store or queue. It is unregistered on drop.
 pub struct BackfillQueue {
     owner: Arc<Owner>,
     id: u64,
+    /// Whether the queue was registered for all stores of the database, and outlives this.
+    is_borrowed: bool,
 }
 
 /// Stops the tasks on drop. The tasks share the state but not this.
@@ -77,6 +80,7 @@ struct Owner(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    workers: usize,
 }
 
 #[derive(Default)]
@@ -94,13 +98,47 @@ struct State {
 }
 
 struct Queue {
-    store: Arc<dyn MemoryStore>,
-    /// `None` while a task works on it.
-    progress: Option<Progress>,
+    texts: TextSource,
+    /// The progress of the tasks that may work on it and do not.
+    idle: Vec<Progress>,
     due: Instant,
     /// Whether the next run is a poll, without a notification.
     poll: bool,
+    /// The number of notifications.
+    notified: u64,
     backoff: Duration,
+}
+
+/// Where memories without a vector come from.
+#[derive(Clone)]
+enum TextSource {
+    /// A store, on which one task works at a time.
+    Store(Arc<dyn MemoryStore>),
+    /// A queue, from which all tasks take.
+    Queue(Arc<dyn EmbeddingQueue>),
+}
+
+impl TextSource {
+    fn from_store(store: Arc<dyn MemoryStore>) -> Self {
+        store.embedding_queue().map_or(Self::Store(store), Self::Queue)
+    }
+
+    fn as_source(&self) -> Source<'_> {
+        match self {
+            Self::Store(store) => Source::Store(&**store),
+            Self::Queue(queue) => Source::Queue(&**queue),
+        }
+    }
+
+    /// Returns whether this queue includes everything of `other`.
+    fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Queue(this), Self::Queue(other)) => {
+                this.is_shared() && this.database() == other.database()
+            }
+            _ => false,
+        }
+    }
 }
 
 struct Outage {
@@ -113,7 +151,16 @@ struct Outage {
 /// The next job of a task.
 enum Job {
     Check,
-    Embed { id: u64, store: Arc<dyn MemoryStore>, progress: Progress },
+    Embed { run: Run, texts: TextSource, progress: Progress },
+}
+
+/// A run of a task for a queue.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The queue.
+    id: u64,
+    /// The number of notifications of the queue when the run began.
+    notified: u64,
 }
 
 type Report = Arc<dyn Fn(BackfillEvent<'_>) + Send + Sync>;
@@ -128,10 +175,11 @@ impl EmbeddingBackfill {
         report: impl Fn(BackfillEvent<'_>) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let runtime = Handle::try_current().map_err(std::io::Error::other)?;
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Notify::new() });
+        let workers = workers.max(1);
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Notify::new(), workers });
         let owner = Arc::new(Owner(Arc::clone(&shared)));
         let report: Report = Arc::new(report);
-        for _ in 0..workers.max(1) {
+        for _ in 0..workers {
             let (shared, embedder) = (Arc::clone(&shared), Arc::clone(&embedder));
             let report = Arc::clone(&report);
             runtime.spawn(async move { run(&shared, &embedder, &report).await });
@@ -139,22 +187,27 @@ impl EmbeddingBackfill {
         Ok(Self(owner))
     }
 
-    /// Registers a store. Its missing vectors are made from now on.
+    /// Registers a store. Its missing vectors are made from now on. If the queue of its database is
+    /// registered, that is used.
     pub fn register(&self, store: Arc<dyn MemoryStore>) -> BackfillQueue {
+        let texts = TextSource::from_store(store);
         let mut state = self.0.0.lock();
-        let id = state.next_id;
-        state.next_id += 1;
-        let queue = Queue {
-            store,
-            progress: Some(Progress::default()),
-            due: Instant::now(),
-            poll: false,
-            backoff: BACKOFF.0,
-        };
-        state.queues.insert(id, queue);
+        let including = state.queues.iter().find(|(_, queue)| queue.texts.includes(&texts));
+        if let Some((&id, _)) = including {
+            return BackfillQueue { owner: Arc::clone(&self.0), id, is_borrowed: true };
+        }
+        let id = state.insert(texts, self.0.0.workers);
         drop(state);
         self.0.0.changed.notify_one();
-        BackfillQueue { owner: Arc::clone(&self.0), id }
+        BackfillQueue { owner: Arc::clone(&self.0), id, is_borrowed: false }
+    }
+
+    /// Registers the queue of a database. The missing vectors of all its stores are made from now
+    /// on.
+    pub fn register_queue(&self, queue: Arc<dyn EmbeddingQueue>) -> BackfillQueue {
+        let id = self.0.0.lock().insert(TextSource::Queue(queue), self.0.0.workers);
+        self.0.0.changed.notify_one();
+        BackfillQueue { owner: Arc::clone(&self.0), id, is_borrowed: false }
     }
 }
 
@@ -165,6 +218,7 @@ impl BackfillQueue {
         if let Some(queue) = state.queues.get_mut(&self.id) {
             queue.due = Instant::now();
             queue.poll = false;
+            queue.notified += 1;
         }
         drop(state);
         self.owner.0.changed.notify_one();
@@ -173,6 +227,9 @@ impl BackfillQueue {
 
 impl Drop for BackfillQueue {
     fn drop(&mut self) {
+        if self.is_borrowed {
+            return;
+        }
         let gone = self.owner.0.lock().queues.remove(&self.id);
         // Outside the lock, because the store may be dropped with it.
         drop(gone);
@@ -248,26 +305,45 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    /// Returns a queue to the pool. It is due in `after`, unless it was notified meanwhile.
-    fn put_back(&self, id: u64, progress: Progress, after: Duration, poll: bool, failed: bool) {
+    /// Ends a run. The queue is due in `after`, unless it was notified meanwhile.
+    fn put_back(&self, run: Run, progress: Progress, after: Duration, poll: bool, failed: bool) {
         let mut state = self.lock();
         if !failed {
             state.store_failed = false;
         }
-        let Some(queue) = state.queues.get_mut(&id) else { return };
-        queue.progress = Some(progress);
+        let Some(queue) = state.queues.get_mut(&run.id) else { return };
+        queue.idle.push(progress);
         queue.backoff = if failed { (queue.backoff * 2).min(BACKOFF.1) } else { BACKOFF.0 };
-        // A notification cleared `poll` while the task worked.
-        if queue.poll {
+        if queue.notified == run.notified {
             queue.due = Instant::now() + after;
+            queue.poll = poll;
         }
-        queue.poll = poll && queue.poll;
         drop(state);
         self.changed.notify_one();
     }
 }
 
 impl State {
+    /// Adds a queue for `workers` tasks, and returns its id.
+    fn insert(&mut self, texts: TextSource, workers: usize) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let tasks = match texts {
+            TextSource::Store(_) => 1,
+            TextSource::Queue(_) => workers,
+        };
+        let queue = Queue {
+            texts,
+            idle: (0..tasks).map(|_| Progress::default()).collect(),
+            due: Instant::now(),
+            poll: false,
+            notified: 0,
+            backoff: BACKOFF.0,
+        };
+        self.queues.insert(id, queue);
+        id
+    }
+
     /// Returns the next task, or the time when there may be one.
     fn job(&mut self, now: Instant) -> Result<Job, Option<Instant>> {
         if let Some(outage) = &mut self.outage {
@@ -285,19 +361,20 @@ impl State {
             Some(spaced) if queue.poll => queue.due.max(spaced),
             _ => queue.due,
         };
-        let idle = self.queues.iter_mut().filter(|(_, queue)| queue.progress.is_some());
-        let Some((id, queue)) = idle.min_by_key(|(_, queue)| due(queue)) else { return Err(None) };
+        let idle = self.queues.iter_mut().filter(|(_, queue)| !queue.idle.is_empty());
+        let Some((&id, queue)) = idle.min_by_key(|(_, queue)| due(queue)) else { return Err(None) };
         let at = due(queue);
         if at > now {
             return Err(Some(at));
         }
         if queue.poll {
             self.polled_at = Some(now);
+            // One task polls. The others follow if it finds something.
+            queue.due = now + POLL_INTERVAL;
         }
-        // Until the queue is returned, only a notification clears it.
-        queue.poll = true;
-        let progress = queue.progress.take().unwrap_or_default();
-        Ok(Job::Embed { id: *id, store: Arc::clone(&queue.store), progress })
+        let progress = queue.idle.pop().unwrap_or_default();
+        let run = Run { id, notified: queue.notified };
+        Ok(Job::Embed { run, texts: queue.texts.clone(), progress })
     }
 }
 
@@ -316,12 +393,12 @@ async fn run(shared: &Shared, embedder: &Arc<dyn Embedder>, report: &Report) {
                     Ok(Err(_)) | Err(_) => drop(shared.pause(None)),
                 }
             }
-            Job::Embed { id, store, mut progress } => {
-                let step = catch_panic(batch::step(&*store, embedder, &mut progress)).await;
-                match step {
-                    Ok(Ok(step)) => handle_step(shared, report, id, progress, step),
-                    Ok(Err(error)) => store_failed(shared, report, id, progress, &error),
-                    Err(panic) => store_failed(shared, report, id, Progress::default(), &panic),
+            Job::Embed { run, texts, mut progress } => {
+                let step = batch::step(texts.as_source(), embedder, &mut progress);
+                match catch_panic(step).await {
+                    Ok(Ok(step)) => handle_step(shared, report, run, progress, step),
+                    Ok(Err(error)) => store_failed(shared, report, run, progress, &error),
+                    Err(panic) => store_failed(shared, report, run, Progress::default(), &panic),
                 }
             }
         }
@@ -329,25 +406,25 @@ async fn run(shared: &Shared, embedder: &Arc<dyn Embedder>, report: &Report) {
 }
 
 /// Handles the outcome of a batch.
-fn handle_step(shared: &Shared, report: &Report, id: u64, progress: Progress, step: Step) {
+fn handle_step(shared: &Shared, report: &Report, run: Run, progress: Progress, step: Step) {
     match step {
-        Step::Idle => shared.put_back(id, progress, POLL_INTERVAL, true, false),
+        Step::Idle => shared.put_back(run, progress, POLL_INTERVAL, true, false),
         Step::Stored | Step::Skipped | Step::Split => {
-            shared.put_back(id, progress, Duration::ZERO, false, false);
+            shared.put_back(run, progress, Duration::ZERO, false, false);
         }
         Step::Refused(error) => {
-            shared.put_back(id, progress, Duration::ZERO, false, false);
+            shared.put_back(run, progress, Duration::ZERO, false, false);
             report_refusal(shared, report, &error);
         }
         // Throttles an embedder that fails on every text but passes its check.
         Step::Deferred { in_a_row, .. } => {
             let pause = Duration::from_millis(250) * in_a_row.saturating_sub(1).min(40);
-            shared.put_back(id, progress, pause, false, false);
+            shared.put_back(run, progress, pause, false, false);
         }
         Step::Failed { error, retry_after } => {
             // Before the queue is returned, so that no other task calls the embedder.
             let is_change = shared.pause(retry_after);
-            shared.put_back(id, progress, Duration::ZERO, false, false);
+            shared.put_back(run, progress, Duration::ZERO, false, false);
             if is_change {
                 report(BackfillEvent::Paused { error: &error });
             }
@@ -372,16 +449,16 @@ fn report_refusal(shared: &Shared, report: &Report, error: &EmbedError) {
 fn store_failed(
     shared: &Shared,
     report: &Report,
-    id: u64,
+    run: Run,
     progress: Progress,
     error: &(dyn Error + 'static),
 ) {
     let (is_change, backoff) = {
         let mut state = shared.lock();
         let is_change = !std::mem::replace(&mut state.store_failed, true);
-        (is_change, state.queues.get(&id).map_or(BACKOFF.0, |queue| queue.backoff))
+        (is_change, state.queues.get(&run.id).map_or(BACKOFF.0, |queue| queue.backoff))
     };
-    shared.put_back(id, progress, backoff, false, true);
+    shared.put_back(run, progress, backoff, false, true);
     if is_change {
         report(BackfillEvent::StoreFailed { error });
     }
@@ -403,10 +480,12 @@ pub async fn embed_missing(
     store: &dyn MemoryStore,
     embedder: &Arc<dyn Embedder>,
 ) -> Result<usize, Box<dyn Error + Send + Sync>> {
+    let queue = store.embedding_queue();
+    let source = queue.as_deref().map_or(Source::Store(store), Source::Queue);
     let mut progress = Progress::default();
     loop {
         let before = progress.stored;
-        let step = batch::step(store, embedder, &mut progress).await;
+        let step = batch::step(source, embedder, &mut progress).await;
         match step.map_err(Box::<StoreError>::new)? {
             Step::Idle => return Ok(0),
             Step::Stored | Step::Refused(_) => return Ok(progress.stored - before),

@@ -190,18 +190,16 @@ async fn replace(
     old: &[i64],
     new: &Rows<'_>,
 ) -> Result<(), StoreError> {
-    delete_dependents(db, tenant, old).await?;
+    delete_documents(db, tenant, old).await?;
     let keys = update_memories(db, new).await?;
     insert_documents(db, new, &keys).await
 }
 
-/// Deletes the documents, words and vectors of memories.
-async fn delete_dependents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
-    for table in ["document", "vector"] {
-        let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1 AND key = ANY ($2)");
-        db.execute(&sql, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await?;
-    }
-    Ok(())
+/// Deletes the documents of memories. Triggers delete the vectors and the rows of the full-text index.
+async fn delete_documents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
+    let sql = "DELETE FROM atlatl.document WHERE tenant = $1 AND key = ANY ($2)";
+    let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];
+    db.execute(sql, &values).await.map(drop)
 }
 
 /// Returns the memories that exist, in order.
@@ -287,7 +285,7 @@ pub(super) async fn delete(
     let gone = db.query(sql, &[(&tenant.name, Type::TEXT), (&ids, Type::UUID_ARRAY)]).await?;
     let keys: Vec<i64> = gone.iter().map(|row| row.get(1)).collect();
     if !keys.is_empty() {
-        delete_dependents(db, tenant, &keys).await?;
+        delete_documents(db, tenant, &keys).await?;
     }
     Ok(gone.iter().map(|row| row.get(0)).collect())
 }

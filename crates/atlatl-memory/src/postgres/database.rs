@@ -11,6 +11,7 @@ use super::migrations::{self, NO_TENANT};
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction};
 use super::session::{Access, quoted};
+use super::vectors::{IndexSupport, VectorStorage};
 use crate::store::StoreError;
 
 /// A database whose schema is verified before its first use.
@@ -20,24 +21,9 @@ pub(super) struct Database {
     role: String,
     /// The number of vectors from which a tenant has an index.
     pub(super) index_from: usize,
-    capabilities: OnceLock<Capabilities>,
-    /// Whether the words of previous servers were dropped.
-    is_finished: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Capabilities {
-    /// pgvector, if it is installed.
-    pgvector: Option<Pgvector>,
-}
-
-/// The pgvector extension.
-#[derive(Debug)]
-pub(super) struct Pgvector {
-    /// The quoted name of its schema.
-    pub(super) schema: String,
-    /// Whether it supports iterative index scans (0.8), and this role may use the indexes.
-    pub(super) indexes: bool,
+    vectors: OnceLock<VectorStorage>,
+    /// Whether the words of servers before version 6 were dropped.
+    are_words_dropped: AtomicBool,
 }
 
 impl Database {
@@ -47,29 +33,29 @@ impl Database {
             pool,
             role,
             index_from: options.index_from,
-            capabilities: OnceLock::new(),
-            is_finished: AtomicBool::new(false),
+            vectors: OnceLock::new(),
+            are_words_dropped: AtomicBool::new(false),
         })
     }
 
-    /// Returns the pool and pgvector, after verifying once that the schema is compatible and the
-    /// policies apply. A failed verification is repeated at the next use. The verification waits in
-    /// the queue of the transaction that needs it.
+    /// Returns the pool and how vectors are stored, after verifying once that the schema is compatible
+    /// and the policies apply. A failed verification is repeated at the next use. The verification
+    /// waits in the queue of the transaction that needs it.
     pub(super) async fn verified(
         &self,
         queue: impl Into<QueueName>,
-    ) -> Result<(&Pool, Option<&Pgvector>), StoreError> {
-        let capabilities = if let Some(capabilities) = self.capabilities.get() {
-            capabilities
+    ) -> Result<(&Pool, &VectorStorage), StoreError> {
+        let vectors = if let Some(vectors) = self.vectors.get() {
+            vectors
         } else {
             let queue = queue.into();
             migrations::check(&self.pool, &queue, &self.role).await?;
-            let pgvector = find_pgvector(&self.pool, &queue).await?;
-            let is_finished = migrations::is_finished(&self.pool, &queue).await?;
-            self.is_finished.store(is_finished, Ordering::Relaxed);
-            self.capabilities.get_or_init(|| Capabilities { pgvector })
+            let vectors = find_storage(&self.pool, &queue, &self.role).await?;
+            let has_words = migrations::has_words(&self.pool, &queue).await?;
+            self.are_words_dropped.store(!has_words, Ordering::Relaxed);
+            self.vectors.get_or_init(|| vectors)
         };
-        Ok((&self.pool, capabilities.pgvector.as_ref()))
+        Ok((&self.pool, vectors))
     }
 
     /// Runs a query on the connection that is reserved for this.
@@ -87,22 +73,23 @@ impl Database {
         DatabaseInfo::query(&self.pool, &self.role).await
     }
 
-    /// Returns whether documents have the words of previous servers.
+    /// Returns whether documents have the words of servers before version 6.
     pub(super) fn words_column(&self) -> WordsColumn {
-        if self.is_finished.load(Ordering::Relaxed) {
+        if self.are_words_dropped.load(Ordering::Relaxed) {
             WordsColumn::Dropped
         } else {
             WordsColumn::Present
         }
     }
 
-    /// Returns whether a write failed because the words of previous servers were dropped meanwhile,
-    /// and has to be repeated without them.
+    /// Returns whether a write failed because these words were dropped meanwhile, and has to be
+    /// repeated without them.
     pub(super) fn notice_dropped_words<T>(&self, done: &Result<T, StoreError>) -> bool {
         let Err(StoreError::Engine(cause)) = done else { return false };
         let error = cause.downcast_ref::<tokio_postgres::Error>();
         let code = error.and_then(tokio_postgres::Error::code);
-        code == Some(&SqlState::UNDEFINED_COLUMN) && !self.is_finished.swap(true, Ordering::Relaxed)
+        code == Some(&SqlState::UNDEFINED_COLUMN)
+            && !self.are_words_dropped.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the URL of the database without the password.
@@ -111,18 +98,38 @@ impl Database {
     }
 }
 
-/// Returns pgvector, if the extension is installed and usable.
-async fn find_pgvector(pool: &Pool, queue: &QueueName) -> Result<Option<Pgvector>, StoreError> {
-    // Before version 0.8 an index scan could stop before a filter had enough rows.
-    let sql = "SELECT n.nspname::text, \
+/// Returns how vectors are stored. The query waits in `queue`.
+async fn find_storage(
+    pool: &Pool,
+    queue: &QueueName,
+    role: &str,
+) -> Result<VectorStorage, StoreError> {
+    let sql = "SELECT to_regclass('atlatl.embedding') IS NOT NULL, n.nspname::text, \
                  regexp_split_to_array(e.extversion, '[^0-9]+')::int[] >= ARRAY[0, 8] \
-                 AND has_table_privilege('atlatl.near', 'SELECT') FROM pg_extension e \
-                 JOIN pg_namespace n ON n.oid = e.extnamespace \
-                 WHERE e.extname = 'vector' AND has_schema_privilege(n.oid, 'USAGE')";
-    read_transaction!(pool, queue, Access::Condition, |db| {
-        let found = db.query(sql, &[]).await?;
-        Ok(found.first().map(|row| Pgvector { schema: quoted(row.get(0)), indexes: row.get(1) }))
-    })
+               FROM (SELECT 1) AS one LEFT JOIN pg_extension e ON e.extname = 'vector' \
+                 AND has_schema_privilege(e.extnamespace, 'USAGE') \
+               LEFT JOIN pg_namespace n ON n.oid = e.extnamespace";
+    let found = read_transaction!(pool, queue, Access::Condition, |db| db.query(sql, &[]).await)?;
+    let row = found.first().ok_or_else(|| StoreError::Engine("no answer".into()))?;
+    let pgvector = row.get::<_, Option<&str>>(1).map(quoted);
+    match (row.get(0), pgvector) {
+        (false, pgvector) => Ok(VectorStorage::Arrays { pgvector }),
+        (true, Some(pgvector)) => {
+            let is_iterative: Option<bool> = row.get(2);
+            let indexes = match is_iterative {
+                Some(true) => IndexSupport::Iterative,
+                _ => IndexSupport::None,
+            };
+            Ok(VectorStorage::Half { pgvector, indexes })
+        }
+        (true, None) => Err(StoreError::NotAStore {
+            place: pool.place.clone(),
+            why: format!(
+                "role {} cannot use the schema of the extension vector: grant it USAGE",
+                quoted(role)
+            ),
+        }),
+    }
 }
 
 /// Information about a database.

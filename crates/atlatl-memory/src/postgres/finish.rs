@@ -1,8 +1,8 @@
 //! The end of an upgrade: drops what servers of older schema versions need.
 //!
 //! A migration only adds, so that old and new servers run side by side. When no old server is
-//! connected any more, the columns, indexes and functions that only they use cost space and time for
-//! nothing. Servers say which schema version they know in their `application_name`.
+//! connected any more, the tables, columns, indexes and functions that only they use cost space and
+//! time for nothing. Servers say which schema version they know in their `application_name`.
 
 use std::time::Duration;
 
@@ -11,8 +11,7 @@ use tokio_postgres::types::Type;
 
 use super::crud::Tenant;
 use super::migrations::{
-    FINISH, MIGRATION_LOCK_ID, MIGRATION_TIMEOUT, NO_TENANT, Version, check_compatible, has_words,
-    newest, outdated, version,
+    NO_TENANT, check_version, convert_vectors, drop_replaced, lock, owner_pool, unfinished,
 };
 use super::options::{APPLICATION, PostgresOptions};
 use super::pool::{Pool, read_transaction, write_transaction};
@@ -20,8 +19,11 @@ use super::search_index::{FILL_BATCH_LEN, advance, fill};
 use super::session::{Access, Session};
 use crate::store::StoreError;
 
-/// The schema version from which on servers do not need what is dropped.
-const FIRST_VERSION: i32 = 6;
+/// Stops writers, in the order in which they lock tables. Triggers of `memory` use tables that are
+/// dropped.
+const STOP_WRITERS: &str = "SET LOCAL lock_timeout = '5s'; \
+                            LOCK TABLE atlatl.memory IN SHARE ROW EXCLUSIVE MODE; \
+                            LOCK TABLE atlatl.document IN ACCESS EXCLUSIVE MODE";
 /// The delay before documents are indexed that were written meanwhile.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -40,36 +42,21 @@ pub enum Finish {
     Connected(Vec<String>),
 }
 
-/// Indexes what is left, and drops what older servers need unless one is connected.
+/// Indexes and converts what is left, and drops what older servers need unless one is connected.
 pub(super) async fn finish(owner: &PostgresOptions) -> Result<Finish, StoreError> {
-    let own = PostgresOptions {
-        role: "none".to_owned(),
-        connections: 1,
-        statement_timeout: MIGRATION_TIMEOUT,
-        ..owner.clone()
-    };
-    let pool = Pool::new(&own)?;
-    let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
-    let is_open = read_transaction!(&pool, NO_TENANT, Access::Condition, |db| {
-        let Version { current, oldest } = version(db).await?;
-        check_compatible(current, oldest).map_err(wrong)?;
-        if current < newest() {
-            return Err(wrong(outdated(current)));
-        }
-        has_words(db).await
+    let pool = owner_pool(owner)?;
+    check_version(&pool).await?;
+    let refusal = read_transaction!(&pool, NO_TENANT, Access::Condition, |db| {
+        let unfinished = unfinished(db).await?;
+        refusal(db, &owner.role, &unfinished).await
     })?;
-    if !is_open {
-        return Ok(Finish::Nothing);
-    }
-    let old = read_transaction!(&pool, NO_TENANT, Access::Condition, |db| {
-        old_sessions(db, &owner.role).await
-    })?;
-    if !old.is_empty() {
-        return Ok(Finish::Connected(old));
+    if let Some(refusal) = refusal {
+        return Ok(refusal);
     }
     let mut indexed = 0;
     loop {
         indexed += index_backlog(&pool).await?;
+        convert_vectors(&pool).await?;
         let outcome =
             write_transaction!(&pool, NO_TENANT, |db| drop_previous(db, &owner.role).await)?;
         match outcome {
@@ -104,30 +91,38 @@ async fn index_backlog(pool: &Pool) -> Result<u64, StoreError> {
     Ok(indexed)
 }
 
-/// Drops what older servers need. Returns `None` if documents wait for the index.
+/// Drops what older servers need. Returns `None` if documents or vectors have to be converted.
 async fn drop_previous(db: &Session, role: &str) -> Result<Option<Finish>, StoreError> {
-    db.query("SELECT pg_advisory_xact_lock($1)", &[(&MIGRATION_LOCK_ID, Type::INT8)]).await?;
-    if !has_words(db).await? {
-        return Ok(Some(Finish::Nothing));
-    }
-    // Nobody writes from here on: what is dropped needs the same lock.
-    db.batch("SET LOCAL lock_timeout = '5s'; LOCK TABLE atlatl.document IN ACCESS EXCLUSIVE MODE")
-        .await?;
-    let waits = "SELECT EXISTS (SELECT FROM atlatl.search_backlog)";
+    lock(db).await?;
+    let unfinished = unfinished(db).await?;
+    db.batch(STOP_WRITERS).await?;
+    let waits = "SELECT EXISTS (SELECT FROM atlatl.search_backlog) OR atlatl.is_converting()";
     if db.query(waits, &[]).await?.first().is_some_and(|row| row.get(0)) {
         return Ok(None);
     }
-    let old = old_sessions(db, role).await?;
-    if !old.is_empty() {
-        return Ok(Some(Finish::Connected(old)));
+    let refusal = refusal(db, role, &unfinished).await?;
+    if refusal.is_some() {
+        return Ok(refusal);
     }
-    db.batch(FINISH).await?;
+    drop_replaced(db, &unfinished).await?;
     Ok(Some(Finish::Dropped { indexed: 0 }))
 }
 
+/// Returns the outcome if nothing can be dropped. `unfinished` has the numbers of the migrations
+/// whose replaced objects would be.
+async fn refusal(
+    db: &Session,
+    role: &str,
+    unfinished: &[i32],
+) -> Result<Option<Finish>, StoreError> {
+    let Some(&version) = unfinished.last() else { return Ok(Some(Finish::Nothing)) };
+    let old = old_sessions(db, role, version).await?;
+    Ok(if old.is_empty() { None } else { Some(Finish::Connected(old)) })
+}
+
 /// Describes the sessions of this database that may be of older servers: they may use `role`, and
-/// do not say that they know the schema.
-async fn old_sessions(db: &Session, role: &str) -> Result<Vec<String>, StoreError> {
+/// do not say that they know the schema `version`.
+async fn old_sessions(db: &Session, role: &str, version: i32) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT format('process %s, user %s, application \"%s\"', a.pid, a.usename, \
                    a.application_name) \
                FROM pg_stat_activity a JOIN pg_roles r ON r.oid = a.usesysid \
@@ -137,7 +132,7 @@ async fn old_sessions(db: &Session, role: &str) -> Result<Vec<String>, StoreErro
                ORDER BY a.pid";
     let pattern = format!("^{APPLICATION}/([0-9]{{1,4}})");
     let values =
-        [(&role as _, Type::TEXT), (&pattern as _, Type::TEXT), (&FIRST_VERSION as _, Type::INT4)];
+        [(&role as _, Type::TEXT), (&pattern as _, Type::TEXT), (&version as _, Type::INT4)];
     let found = db.query(sql, &values).await?;
     Ok(found.iter().map(|row| row.get(0)).collect())
 }

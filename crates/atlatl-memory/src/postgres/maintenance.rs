@@ -8,6 +8,7 @@ use super::crud::{Tenant, Uuid, WordsColumn, delete, read, rows, storable};
 use super::lexemes::index;
 use super::search_index;
 use super::session::Session;
+use super::vectors::VectorStorage;
 use crate::listing::microseconds;
 use crate::store::{BoxError, RepairReport, StoreError};
 
@@ -36,20 +37,26 @@ pub(super) async fn expire(
 pub(super) async fn repair(
     db: &Session,
     tenant: &Tenant,
+    storage: &VectorStorage,
     words: WordsColumn,
 ) -> Result<RepairReport, StoreError> {
     let mut orphaned = 0;
-    for table in ["document", "vector"] {
+    let vectors = match storage {
+        VectorStorage::Arrays { .. } => "vector",
+        VectorStorage::Half { pgvector, .. } => {
+            orphaned += super::vector_index::repair(db, tenant, pgvector).await?;
+            "embedding"
+        }
+    };
+    for table in ["document", vectors, "embedding_queue"] {
         let sql = format!(
             "DELETE FROM atlatl.{table} x WHERE x.tenant = $1 AND NOT EXISTS \
              (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = x.key)"
         );
         orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
     }
-    let (mut missing, stale) = super::vector_index::repair(db, tenant).await?;
-    let (unindexed, unused) = search_index::repair(db, tenant).await?;
-    missing += unindexed;
-    orphaned += stale + unused;
+    let (mut missing, unused) = search_index::repair(db, tenant).await?;
+    orphaned += unused;
     if words == WordsColumn::Dropped {
         return Ok(RepairReport::new(missing, orphaned));
     }

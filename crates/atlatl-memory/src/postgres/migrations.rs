@@ -2,11 +2,12 @@
 //!
 //! A migration is one file, and never changes after its release. It states the oldest schema
 //! version whose programs keep working with it. A migration that only adds keeps that version, so
-//! that old and new programs run side by side during a rollout. Objects that are no longer used are
-//! dropped by a later migration, which raises it.
+//! that old and new programs run side by side during a rollout. What it replaced is dropped by
+//! [`finish`](super::finish) when no older program is connected any more, which raises the version.
 
 use std::time::Duration;
 
+use tokio::time::sleep;
 use tokio_postgres::types::Type;
 
 use super::fair_queue::QueueName;
@@ -14,11 +15,11 @@ use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
 use super::pooler::PreparedStatements;
 use super::row_level_security;
-use super::session::{Access, Session, quoted};
+use super::session::{Access, Session, literal, quoted};
 use crate::store::StoreError;
 
 /// The advisory lock held during a migration: `ATLM`.
-pub(super) const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
+const MIGRATION_LOCK_ID: i64 = 0x4154_4C4D;
 /// The statement timeout of a migration, long enough for any.
 pub(super) const MIGRATION_TIMEOUT: Duration = Duration::from_hours(24);
 /// The tenant setting of statements that belong to no tenant.
@@ -29,38 +30,83 @@ struct Migration {
     sql: &'static str,
     /// The oldest schema version whose programs still work.
     oldest: i32,
+    /// What it replaced and only programs of older versions need.
+    replaced: Option<Replaced>,
 }
 
+/// What a migration replaced.
+struct Replaced {
+    /// The SQL for whether it exists and can be dropped.
+    is_present: &'static str,
+    /// The statements that drop it.
+    drop: &'static str,
+}
+
+/// The SQL for whether documents have the words of programs before version 6.
+const HAS_WORDS: &str = "EXISTS (SELECT FROM pg_attribute WHERE attname = 'words' \
+                         AND attrelid = 'atlatl.document'::regclass AND NOT attisdropped)";
+
 /// All migrations. The first has number 1.
-const MIGRATIONS: [Migration; 6] = [
+const MIGRATIONS: [Migration; 7] = [
     Migration {
         name: "0001-memories",
         sql: include_str!("migrations/0001-memories.sql"),
         oldest: 1,
+        replaced: None,
     },
-    Migration { name: "0002-near", sql: include_str!("migrations/0002-near.sql"), oldest: 1 },
-    Migration { name: "0003-access", sql: include_str!("migrations/0003-access.sql"), oldest: 1 },
+    Migration {
+        name: "0002-near",
+        sql: include_str!("migrations/0002-near.sql"),
+        oldest: 1,
+        replaced: None,
+    },
+    Migration {
+        name: "0003-access",
+        sql: include_str!("migrations/0003-access.sql"),
+        oldest: 1,
+        replaced: None,
+    },
     Migration {
         name: "0004-requeue-vectors",
         sql: include_str!("migrations/0004-requeue-vectors.sql"),
         oldest: 1,
+        replaced: None,
     },
     Migration {
         name: "0005-frequencies",
         sql: include_str!("migrations/0005-frequencies.sql"),
         oldest: 1,
+        replaced: None,
     },
     Migration {
         name: "0006-bounded-recall",
         sql: include_str!("migrations/0006-bounded-recall.sql"),
         oldest: 1,
+        replaced: Some(Replaced {
+            is_present: HAS_WORDS,
+            drop: include_str!("migrations/0006-finish.sql"),
+        }),
+    },
+    Migration {
+        name: "0007-embeddings",
+        sql: include_str!("migrations/0007-embeddings.sql"),
+        oldest: 1,
+        replaced: Some(Replaced {
+            // Without pgvector the table is still in use.
+            is_present: "to_regclass('atlatl.embedding') IS NOT NULL \
+                         AND to_regclass('atlatl.vector') IS NOT NULL",
+            drop: include_str!("migrations/0007-finish.sql"),
+        }),
     },
 ];
 
-/// Drops what programs before version 6 need.
-pub(super) const FINISH: &str = include_str!("finish.sql");
-/// The functions that only programs before version 6 need.
-const PREVIOUS_FUNCTIONS: &str = "atlatl.found, atlatl.frequencies,";
+/// The number of vectors that are converted per transaction.
+const CONVERSION_BATCH_LEN: i32 = 5000;
+/// The pause while another process is converting.
+const CONVERSION_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The privileges on a table with rows of tenants.
+const ROWS: &str = "SELECT, INSERT, UPDATE, DELETE";
 
 /// The table of applied migrations.
 const MIGRATION_TABLE: &str = "
@@ -73,23 +119,34 @@ const MIGRATION_TABLE: &str = "
     );
 ";
 
-/// Migrates the schema to the newest version as the owner that the URL names, restores missing
-/// row-level security, and grants access to the role, all in one transaction. A concurrent
-/// migration waits and finds nothing to do. Returns the names of what was applied.
-pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
-    let role = owner.role.clone();
-    let own = PostgresOptions {
+/// Returns a pool for the owner of the schema, with one connection.
+pub(super) fn owner_pool(owner: &PostgresOptions) -> Result<Pool, StoreError> {
+    Pool::new(&PostgresOptions {
         role: "none".to_owned(),
         connections: 1,
-        // Each statement runs once.
+        // Most statements run once.
         prepared_statements: PreparedStatements::Off,
         statement_timeout: MIGRATION_TIMEOUT,
         ..owner.clone()
-    };
-    let pool = Pool::new(&own)?;
+    })
+}
+
+/// Waits until no other process migrates the schema or finishes a migration.
+pub(super) async fn lock(db: &Session) -> Result<(), StoreError> {
+    let sql = "SELECT pg_advisory_xact_lock($1)";
+    db.query(sql, &[(&MIGRATION_LOCK_ID, Type::INT8)]).await.map(drop)
+}
+
+/// Migrates the schema to the newest version as the owner that the URL names, restores missing
+/// row-level security, and grants access to the role, all in one transaction. A concurrent
+/// migration waits and finds nothing to do. Then it converts the vectors of older versions, in
+/// batches. Returns the names of what was applied.
+pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
+    let role = owner.role.clone();
+    let pool = owner_pool(owner)?;
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
-    write_transaction!(&pool, NO_TENANT, |db| {
-        db.query("SELECT pg_advisory_xact_lock($1)", &[(&MIGRATION_LOCK_ID, Type::INT8)]).await?;
+    let applied = write_transaction!(&pool, NO_TENANT, |db| {
+        lock(db).await?;
         let exists = "SELECT 1 FROM pg_roles WHERE rolname = $1";
         if db.query(exists, &[(&role, Type::TEXT)]).await?.is_empty() {
             let quoted = quoted(&role);
@@ -102,7 +159,7 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
         let Version { current, oldest } = version(db).await?;
         check_compatible(current, oldest).map_err(wrong)?;
         let mut applied = Vec::new();
-        for (number, Migration { name, sql, oldest }) in (1_i32..).zip(MIGRATIONS) {
+        for (number, Migration { name, sql, oldest, .. }) in (1_i32..).zip(MIGRATIONS) {
             if number > current {
                 db.batch(sql).await?;
                 let done =
@@ -116,21 +173,74 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
                 applied.push(name.to_owned());
             }
         }
-        // No server of an older version uses a schema that was just created.
-        if current == 0 {
-            db.batch(FINISH).await?;
-        }
         if row_level_security::enable(db).await? {
             applied.push("policies".to_owned());
         }
-        let previous = if has_words(db).await? { PREVIOUS_FUNCTIONS } else { "" };
-        db.batch(&grants(&role, previous)).await?;
         // Without pgvector vectors are compared more slowly, which is no reason to fail.
         db.batch("SAVEPOINT pgvector").await?;
         let made = db.batch("CREATE EXTENSION IF NOT EXISTS vector").await;
         db.batch(if made.is_ok() { "RELEASE pgvector" } else { "ROLLBACK TO pgvector" }).await?;
+        db.batch("SELECT atlatl.adopt_pgvector()").await?;
+        // No program of an older version uses a schema that was just created.
+        if current == 0 {
+            let unfinished = unfinished(db).await?;
+            drop_replaced(db, &unfinished).await?;
+        }
+        db.batch(&grants(&role)).await?;
         Ok(applied)
-    })
+    })?;
+    convert_vectors(&pool).await?;
+    Ok(applied)
+}
+
+/// Converts the vectors of older versions to half precision, with those that another process is
+/// converting.
+pub(super) async fn convert_vectors(pool: &Pool) -> Result<(), StoreError> {
+    loop {
+        match convert_some_vectors(pool).await? {
+            None => return Ok(()),
+            Some(0) => sleep(CONVERSION_POLL_INTERVAL).await,
+            Some(_) => {}
+        }
+    }
+}
+
+/// Converts a batch of vectors. Returns `None` if all are converted, and 0 if another process is
+/// converting.
+pub(super) async fn convert_some_vectors(pool: &Pool) -> Result<Option<u64>, StoreError> {
+    let sql = "SELECT atlatl.convert_vectors($1)";
+    let read: Option<i32> = write_transaction!(pool, NO_TENANT, |db| {
+        let rows = db.query(sql, &[(&CONVERSION_BATCH_LEN, Type::INT4)]).await?;
+        Ok(rows.first().and_then(|row| row.get(0)))
+    })?;
+    Ok(read.map(|read| u64::from(read.unsigned_abs())))
+}
+
+/// Returns the numbers of the migrations that replaced something that can be dropped, in order.
+pub(super) async fn unfinished(db: &Session) -> Result<Vec<i32>, StoreError> {
+    let mut numbers = Vec::new();
+    for (number, migration) in (1_i32..).zip(MIGRATIONS) {
+        let Some(Replaced { is_present, .. }) = migration.replaced else { continue };
+        let found = db.query(&format!("SELECT {is_present}"), &[]).await?;
+        if found.first().is_some_and(|row| row.get(0)) {
+            numbers.push(number);
+        }
+    }
+    Ok(numbers)
+}
+
+/// Drops what the migrations with these numbers replaced. Programs of older versions cannot use the
+/// schema afterwards.
+pub(super) async fn drop_replaced(db: &Session, numbers: &[i32]) -> Result<(), StoreError> {
+    for (number, migration) in (1_i32..).zip(MIGRATIONS) {
+        let Some(Replaced { drop, .. }) = migration.replaced else { continue };
+        if numbers.contains(&number) {
+            db.batch(drop).await?;
+            let sql = "UPDATE atlatl.migration SET oldest = number WHERE number = $1";
+            db.execute(sql, &[(&number, Type::INT4)]).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a store can be opened: the schema version is compatible, the policies exist, and
@@ -173,16 +283,12 @@ pub(super) async fn check(pool: &Pool, queue: &QueueName, role: &str) -> Result<
     })
 }
 
-/// Returns whether what programs before version 6 need was dropped.
-pub(super) async fn is_finished(pool: &Pool, queue: &QueueName) -> Result<bool, StoreError> {
-    read_transaction!(pool, queue, Access::Condition, |db| has_words(db).await.map(|has| !has))
-}
-
-/// Returns whether documents have the words of programs before version 6.
-pub(super) async fn has_words(db: &Session) -> Result<bool, StoreError> {
-    let sql = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attname = 'words' \
-               AND attrelid = 'atlatl.document'::regclass AND NOT attisdropped)";
-    Ok(db.query(sql, &[]).await?.first().is_some_and(|row| row.get(0)))
+/// Returns whether documents have the words of programs before version 6. The query waits in `queue`.
+pub(super) async fn has_words(pool: &Pool, queue: &QueueName) -> Result<bool, StoreError> {
+    let sql = format!("SELECT {HAS_WORDS}");
+    read_transaction!(pool, queue, Access::Condition, |db| {
+        Ok(db.query(&sql, &[]).await?.first().is_some_and(|row| row.get(0)))
+    })
 }
 
 /// Checks for the owner that the schema version is compatible and the policies exist.
@@ -201,13 +307,13 @@ pub(super) async fn check_version(pool: &Pool) -> Result<(), StoreError> {
     })
 }
 
-pub(super) struct Version {
-    pub(super) current: i32,
+struct Version {
+    current: i32,
     /// The oldest schema version whose programs may use it.
-    pub(super) oldest: i32,
+    oldest: i32,
 }
 
-pub(super) async fn version(db: &Session) -> Result<Version, StoreError> {
+async fn version(db: &Session) -> Result<Version, StoreError> {
     let sql = "SELECT coalesce(max(number), 0), coalesce(max(oldest), 0) FROM atlatl.migration";
     let rows = db.query(sql, &[]).await?;
     let of = |column| rows.first().map_or(0, |row| row.get(column));
@@ -219,7 +325,7 @@ pub(super) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
 
-pub(super) fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
+fn check_compatible(current: i32, oldest: i32) -> Result<(), String> {
     let newest = newest();
     if oldest > newest {
         return Err(format!(
@@ -230,32 +336,56 @@ pub(super) fn check_compatible(current: i32, oldest: i32) -> Result<(), String> 
     Ok(())
 }
 
-pub(super) fn outdated(current: i32) -> String {
+fn outdated(current: i32) -> String {
     let newest = newest();
     format!(
         "the schema has version {current}, this program needs {newest}: run `atlatl db migrate`"
     )
 }
 
-/// The privileges of the role: row access, and nothing else.
-fn grants(role: &str, previous: &str) -> String {
-    let role = quoted(role);
+/// Grants the role its privileges: row access, and nothing else. Some objects exist only until an
+/// upgrade is finished, and some only with pgvector.
+fn grants(role: &str) -> String {
+    let (role, name) = (quoted(role), literal(role));
     format!(
         "GRANT USAGE ON SCHEMA atlatl TO {role};
          GRANT SELECT ON atlatl.migration TO {role};
          GRANT USAGE ON SEQUENCE atlatl.version TO {role};
-         GRANT SELECT, INSERT, UPDATE, DELETE
-             ON atlatl.memory, atlatl.document, atlatl.vector, atlatl.lease, atlatl.secret
-             TO {role};
+         GRANT {ROWS} ON atlatl.memory, atlatl.document, atlatl.embedding_queue, atlatl.lease,
+             atlatl.secret TO {role};
          GRANT SELECT, INSERT, DELETE ON atlatl.search_document, atlatl.search_backlog TO {role};
-         GRANT SELECT ON atlatl.search_statistics, atlatl.common_term TO {role};
-         GRANT EXECUTE ON FUNCTION {previous} atlatl.count_terms, atlatl.rank_documents,
+         GRANT SELECT ON atlatl.search_statistics, atlatl.common_term, atlatl.embedding_index
+             TO {role};
+         GRANT EXECUTE ON FUNCTION atlatl.count_terms, atlatl.rank_documents,
              atlatl.match_documents, atlatl.newest_documents, atlatl.term_frequencies,
-             atlatl.make_near, atlatl.drop_near,
-             atlatl.key_of, atlatl.tenant_of, atlatl.tenants_after TO {role};
-         GRANT SELECT, UPDATE (since, upto, complete) ON atlatl.near TO {role};
-         GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.waiting TO {role};
-         SELECT atlatl.admit(format('atlatl.%I', relation), 'SELECT, INSERT, UPDATE, DELETE')
-             FROM atlatl.near;"
+             atlatl.key_of, atlatl.tenant_of, atlatl.tenants_after, atlatl.convert_vectors,
+             atlatl.is_converting, atlatl.queue_existing, atlatl.claim_embeddings,
+             atlatl.embedding_backlog, atlatl.build_embedding_index, atlatl.drop_retired_index,
+             atlatl.drop_embedding_index TO {role};
+         SELECT atlatl.admit(format('atlatl.%I', relation), '{ROWS}') FROM atlatl.embedding_index
+             WHERE to_regclass('atlatl.' || relation) IS NOT NULL;
+         DO $$
+         DECLARE
+             role text := {name};
+             granted record;
+         BEGIN
+             FOR granted IN SELECT * FROM (VALUES
+                 ('atlatl.embedding', '{ROWS}'), ('atlatl.vector', '{ROWS}'),
+                 ('atlatl.near', 'SELECT, UPDATE (since, upto, complete)'),
+                 ('atlatl.waiting', '{ROWS}')) AS g (name, privileges)
+                 WHERE to_regclass(g.name) IS NOT NULL
+             LOOP
+                 EXECUTE format('GRANT %s ON %s TO %I', granted.privileges, granted.name, role);
+             END LOOP;
+             FOR granted IN SELECT * FROM unnest(ARRAY['atlatl.found', 'atlatl.frequencies',
+                 'atlatl.make_near', 'atlatl.drop_near']) AS g (name)
+                 WHERE to_regproc(g.name) IS NOT NULL
+             LOOP
+                 EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', granted.name, role);
+             END LOOP;
+             IF to_regclass('atlatl.near') IS NOT NULL THEN
+                 PERFORM atlatl.admit(format('atlatl.%I', relation), '{ROWS}') FROM atlatl.near;
+             END IF;
+         END $$"
     )
 }

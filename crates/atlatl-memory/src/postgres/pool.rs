@@ -17,7 +17,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::fair_queue::{FairQueue, Requester, Shares};
-use super::migrations::NO_TENANT;
+use super::migrations::{MIGRATION_TIMEOUT, NO_TENANT};
 use super::options::{PostgresOptions, Target};
 use super::session::{Access, Lease, Prologue, Session};
 use crate::store::StoreError;
@@ -143,6 +143,17 @@ impl Pool {
             .map_err(|error| StoreError::Engine(error.into()))?;
         let queue = FairQueue::new(Shares::new(options.connections, options.sharing));
         Ok(Self { connections, queue, options: options.clone(), place })
+    }
+
+    /// Returns a pool of one connection for statements that may take hours. Their time is not that
+    /// of a tenant's requests.
+    pub(super) fn for_long_statements(&self) -> Result<Self, StoreError> {
+        Self::new(&PostgresOptions {
+            connections: 1,
+            statement_timeout: MIGRATION_TIMEOUT,
+            database_time: None,
+            ..self.options.clone()
+        })
     }
 
     /// Begins a transaction, after those that are before it in the fair queue.

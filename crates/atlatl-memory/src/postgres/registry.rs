@@ -9,16 +9,32 @@ use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
 use super::pooler::PreparedStatements;
-use super::session::Access;
+use super::session::{Access, Session};
 use super::{Postgres, check_name, migrations};
 use crate::store::StoreError;
 
 /// The number of tenant names per query.
 const TENANT_PAGE_LEN: i32 = 500;
 
-/// The tables with rows of a tenant, besides its vector indexes.
-const TENANT_TABLES: [&str; 7] =
-    ["vector", "document", "memory", "waiting", "near", "lease", "secret"];
+/// The tables with rows of a tenant, besides its vector indexes. Some exist only in older schemas, or
+/// only with pgvector.
+const TENANT_TABLES: [&str; 15] = [
+    "vector",
+    "embedding",
+    "document",
+    "memory",
+    "search_document",
+    "search_backlog",
+    "search_statistics",
+    "common_term",
+    "embedding_queue",
+    "embedding_index",
+    "embedding_model",
+    "waiting",
+    "near",
+    "lease",
+    "secret",
+];
 
 /// Administration of tenants and keys by the owner of the schema.
 #[derive(Debug)]
@@ -155,13 +171,24 @@ impl Registry {
             if !db.query(listed, &[(&name, Type::TEXT)]).await?.is_empty() {
                 return Ok(0);
             }
-            let models = "SELECT model FROM atlatl.near WHERE tenant = $1";
-            for model in &db.query(models, &[(&name, Type::TEXT)]).await? {
-                let model: String = model.get(0);
-                db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)]).await?;
+            let indexes = "SELECT format('DROP TABLE IF EXISTS atlatl.%I', r.name) \
+                           FROM atlatl.embedding_index i, unnest(ARRAY[i.relation, i.retired]) AS r (name) \
+                           WHERE i.tenant = $1 AND r.name IS NOT NULL";
+            for drop in &db.query(indexes, &[(&name, Type::TEXT)]).await? {
+                db.batch(drop.get(0)).await?;
+            }
+            if exists(db, "near").await? {
+                let models = "SELECT model FROM atlatl.near WHERE tenant = $1";
+                for model in &db.query(models, &[(&name, Type::TEXT)]).await? {
+                    let model: String = model.get(0);
+                    db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)]).await?;
+                }
             }
             let mut memories = 0;
             for table in TENANT_TABLES {
+                if !exists(db, table).await? {
+                    continue;
+                }
                 let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
                 let gone = db.execute(&sql, &[(&name, Type::TEXT)]).await?;
                 if table == "memory" {
@@ -227,6 +254,12 @@ impl Registry {
             .await?
             == 1))
     }
+}
+
+/// Returns whether a table exists.
+async fn exists(db: &Session, table: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT to_regclass('atlatl.' || $1) IS NOT NULL";
+    Ok(db.query(sql, &[(&table, Type::TEXT)]).await?.first().is_some_and(|row| row.get(0)))
 }
 
 /// The SQL for a timestamp in microseconds.

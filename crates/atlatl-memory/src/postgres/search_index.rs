@@ -63,9 +63,11 @@ pub(super) async fn fill(db: &Session, tenant: &Tenant, limit: i64) -> Result<u6
     let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&limit, Type::INT8)];
     let waiting = db.query(waiting, &values).await?;
     if waiting.is_empty() {
-        // Without a document there is nothing to index.
-        let sql = "DELETE FROM atlatl.search_backlog b WHERE b.tenant = $1 AND NOT EXISTS \
-                   (SELECT FROM atlatl.document d WHERE d.tenant = $1 AND d.key = b.key)";
+        // Without a memory and its document there is nothing to index.
+        let sql = "DELETE FROM atlatl.search_backlog b WHERE b.tenant = $1 AND (NOT EXISTS \
+                       (SELECT FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = b.key) \
+                   OR NOT EXISTS \
+                       (SELECT FROM atlatl.document d WHERE d.tenant = $1 AND d.key = b.key))";
         return db.execute(sql, &[(&tenant.name, Type::TEXT)]).await;
     }
     let format = IndexFormat { mean_len: mean_len(db, tenant).await?, words: WordsColumn::Dropped };

@@ -373,7 +373,7 @@ impl Prologue {
 
 /// Returns any text as an SQL expression. The hexadecimal encoding cannot be misread as SQL,
 /// whatever the quoting settings of the database.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     let mut digits = String::with_capacity(2 * text.len());
     for byte in text.bytes() {
         // Writing to a string cannot fail.

@@ -1,43 +1,47 @@
 //! HNSW vector indexes of tenants with many vectors, kept up to date in the background.
 //!
-//! Inserting into such an index is slow, so writers do not. A trigger enqueues every vector that
-//! was added, changed or deleted since the index exists; [`advance`] applies the queue in small
-//! steps, and a search compares the queued vectors one by one until then.
+//! Inserting into such an index is slow, so writers do not: they write to `embedding`. If a tenant
+//! has many vectors there, [`advance`] builds a table with an index from them, and then moves
+//! vectors from the one to the other in small steps. A vector is stored once, except between two
+//! steps. A search compares what is not in the table one by one.
 //!
-//! The index only proposes candidates: the vectors and memories themselves decide about hits and
-//! their order. A stale entry never returns a memory that was deleted or changed.
+//! The index only proposes candidates: the memories themselves decide about hits. A table that still
+//! has the vector of a deleted or changed memory never returns it, because every version of a memory
+//! has its own key.
 //!
-//! Queued vectors are applied in one transaction and removed from the queue in the next, because
-//! the first takes long and a writer may enqueue the same vector again. Applying a vector twice is
-//! harmless.
+//! Vectors are copied in one transaction and removed where they came from in the next, because the
+//! first takes long and a writer may replace the same vector.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::crud::{Tenant, rows};
 use super::pool::{Pool, read_transaction, write_transaction};
-use super::search::{Condition, QueryVector, cosine, matches};
+use super::search::{Condition, matches};
 use super::session::{Access, Session, Value};
+use super::vectors::{QueryVector, VectorStorage};
 use crate::store::{MemoryMatch, StoreError};
 
-/// The maximum number of dimensions of a pgvector index.
-const MAX_DIMENSIONS: i32 = 2000;
+/// The maximum number of dimensions of an index in half precision.
+const MAX_DIMENSIONS: i32 = 4000;
 /// The maximum number of hits requested from an index. For more, all vectors are compared.
 const MAX_INDEX_HITS: usize = 400;
-/// The maximum queue length at which the index is used.
+/// The maximum number of vectors outside of the table at which the index is used.
 const MAX_PENDING: i64 = 5000;
 /// The maximum number of index entries scanned per hit if the filter rejects them. A stricter
 /// filter has few hits, which are found faster without the index.
 const MAX_SCANNED_PER_HIT: usize = 10;
-/// The number of vectors applied per step: a second's work or less.
-const APPLY_BATCH_LEN: i64 = 200;
-/// The number of vectors enqueued per step.
-const ENQUEUE_BATCH_LEN: i64 = 5000;
+/// The number of vectors inserted into an index per step: a second's work or less.
+const MOVE_BATCH_LEN: usize = 200;
+/// The number of copied vectors removed per step.
+const REMOVE_BATCH_LEN: i64 = 5000;
+/// An index is built again if the vectors outside of it are more than this part of it.
+const REBUILD_PART: i64 = 4;
 
 /// A model of which a tenant has vectors or an index.
 struct Model {
     name: String,
-    /// The number of vectors, counted up to the limit of the query.
+    /// The number of vectors outside of the index, counted up to the limit of the query.
     vectors: i64,
     /// The dimensions of the newest vector, if there is no index and there are enough vectors for
     /// one.
@@ -50,89 +54,110 @@ struct Index {
     relation: String,
     dimensions: i32,
     state: IndexState,
+    /// The estimated number of vectors in it.
+    vectors: i64,
 }
 
 /// The state of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IndexState {
+    /// Its table is gone.
+    Lost,
+    /// Its former table still exists.
+    Replaced,
     /// The database cannot use it.
     Invalid,
-    /// Running transactions may not know of it yet.
-    New,
-    /// Vectors that existed before the index are enqueued up to this key.
-    Backfilling(i64),
-    /// Every vector is enqueued or applied, and the queue is not empty.
-    Behind,
-    /// Every vector is applied.
-    UpToDate,
+    Valid,
 }
 
 /// The next step for an index.
 #[derive(Debug, PartialEq, Eq)]
 enum IndexAction {
-    /// Create the index, for vectors of this length.
-    Create(i32),
-    /// Record the transaction from which on all writers know of the index.
-    Announce,
-    /// Enqueue vectors that existed before the index, above this key.
-    Enqueue(i64),
-    /// Apply queued vectors.
-    Apply,
-    /// Drop the index, because too few vectors are left.
+    /// Build the index, for vectors of this length.
+    Build(i32),
+    /// Drop the former table.
+    DropFormer,
+    /// Move vectors into the table.
+    Move,
+    /// Drop the index, because its table is gone.
     Drop,
+    /// Drop the index if too few vectors are left.
+    DropIfSmall,
 }
 
 impl Model {
-    /// Returns the next step, if a tenant with `from` vectors has an index. It is dropped below
-    /// half of that, so that it does not come and go around the limit.
+    /// Returns the next step, if a tenant with `from` vectors has an index.
     fn next_action(&self, from: i64) -> Option<IndexAction> {
-        match &self.index {
-            None => self
-                .dimensions
-                .filter(|n| (1..=MAX_DIMENSIONS).contains(n))
-                .map(IndexAction::Create),
-            Some(_) if self.vectors < from / 2 => Some(IndexAction::Drop),
-            Some(Index { dimensions, state, .. }) => match *state {
-                IndexState::Invalid => Some(IndexAction::Create(*dimensions)),
-                IndexState::New => Some(IndexAction::Announce),
-                IndexState::Backfilling(up_to) => Some(IndexAction::Enqueue(up_to)),
-                IndexState::Behind => Some(IndexAction::Apply),
-                IndexState::UpToDate => None,
-            },
+        let Some(index) = &self.index else {
+            let dimensions = self.dimensions.filter(|n| (1..=MAX_DIMENSIONS).contains(n));
+            return dimensions.map(IndexAction::Build);
+        };
+        let is_outgrown =
+            self.vectors >= from && self.vectors.saturating_mul(REBUILD_PART) >= index.vectors;
+        match index.state {
+            IndexState::Lost => Some(IndexAction::Drop),
+            IndexState::Replaced => Some(IndexAction::DropFormer),
+            IndexState::Invalid => Some(IndexAction::Build(index.dimensions)),
+            IndexState::Valid if is_outgrown => Some(IndexAction::Build(index.dimensions)),
+            IndexState::Valid if self.vectors > 0 => Some(IndexAction::Move),
+            IndexState::Valid => Some(IndexAction::DropIfSmall),
         }
     }
 }
 
 /// Returns the models of a tenant. `from` vectors are enough for an index, and counting stops there.
-async fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, StoreError> {
-    let sql = "WITH RECURSIVE used AS ( \
-                   (SELECT v.model FROM atlatl.vector v WHERE v.tenant = $1 ORDER BY v.model LIMIT 1) \
-                   UNION ALL SELECT (SELECT v.model FROM atlatl.vector v \
-                       WHERE v.tenant = $1 AND v.model > used.model ORDER BY v.model LIMIT 1) \
-                   FROM used WHERE used.model IS NOT NULL), \
-               counted AS MATERIALIZED (SELECT u.model, (SELECT count(*) FROM (SELECT 1 \
-                   FROM atlatl.vector v WHERE v.tenant = $1 AND v.model = u.model LIMIT $2) c) AS n \
-                   FROM (SELECT model FROM used WHERE model IS NOT NULL \
-                       UNION SELECT model FROM atlatl.near WHERE tenant = $1) u) \
-               SELECT c.model, c.n, \
-                   CASE WHEN n.relation IS NULL AND c.n >= $2 THEN (SELECT cardinality(v.vector) \
-                       FROM atlatl.vector v WHERE v.tenant = $1 AND v.model = c.model \
-                       AND v.vector <> '{}' ORDER BY v.key DESC LIMIT 1) END, \
-                   n.relation, n.dimensions, n.since IS NOT NULL, n.complete, n.upto, \
-                   EXISTS (SELECT 1 FROM pg_index i WHERE i.indisvalid AND i.indexrelid = \
-                       to_regclass('atlatl.' || n.relation || '_hnsw')), \
-                   EXISTS (SELECT 1 FROM atlatl.waiting w WHERE w.tenant = $1 AND w.model = c.model) \
-               FROM counted c \
-               LEFT JOIN atlatl.near n ON n.tenant = $1 AND n.model = c.model ORDER BY c.model";
-    let found = db.query(sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)]).await?;
-    let state = |row: &Row| match (row.get(8), row.get(5), row.get(6), row.get(9)) {
-        (false, ..) => IndexState::Invalid,
-        (_, false, ..) => IndexState::New,
-        (_, _, false, _) => IndexState::Backfilling(row.get(7)),
-        (.., true) => IndexState::Behind,
-        _ => IndexState::UpToDate,
+async fn models(
+    db: &Session,
+    tenant: &Tenant,
+    pgvector: &str,
+    from: i64,
+) -> Result<Vec<Model>, StoreError> {
+    let sql = format!(
+        "WITH RECURSIVE used AS ( \
+             (SELECT e.model FROM atlatl.embedding e WHERE e.tenant = $1 ORDER BY e.model LIMIT 1) \
+             UNION ALL SELECT (SELECT e.model FROM atlatl.embedding e \
+                 WHERE e.tenant = $1 AND e.model > used.model ORDER BY e.model LIMIT 1) \
+             FROM used WHERE used.model IS NOT NULL), \
+         known AS MATERIALIZED (SELECT u.model, i.relation, i.retired, i.dimensions, \
+             coalesce((SELECT greatest(t.reltuples, 0)::int8 FROM pg_class t \
+                 WHERE t.oid = to_regclass('atlatl.' || i.relation)), 0) AS indexed \
+             FROM (SELECT model FROM used WHERE model IS NOT NULL \
+                 UNION SELECT model FROM atlatl.embedding_index WHERE tenant = $1) u \
+             LEFT JOIN atlatl.embedding_index i ON i.tenant = $1 AND i.model = u.model), \
+         counted AS MATERIALIZED (SELECT k.*, CASE WHEN k.relation IS NULL \
+             THEN (SELECT count(*) FROM (SELECT 1 FROM atlatl.embedding e \
+                 WHERE e.tenant = $1 AND e.model = k.model LIMIT $2) c) \
+             ELSE (SELECT count(*) FROM (SELECT 1 FROM atlatl.embedding e \
+                 WHERE e.tenant = $1 AND e.model = k.model \
+                 AND {pgvector}.vector_dims(e.embedding) = k.dimensions \
+                 LIMIT greatest($2, k.indexed / {REBUILD_PART} + 1)) c) \
+             END AS n FROM known k) \
+         SELECT c.model, c.n, \
+             CASE WHEN c.relation IS NULL AND c.n >= $2 THEN \
+                 (SELECT {pgvector}.vector_dims(e.embedding) FROM atlatl.embedding e \
+                  WHERE e.tenant = $1 AND e.model = c.model AND e.embedding IS NOT NULL \
+                  ORDER BY e.key DESC LIMIT 1) END, \
+             c.relation, c.dimensions, c.retired IS NOT NULL, \
+             EXISTS (SELECT 1 FROM pg_attribute a \
+                 WHERE a.attrelid = to_regclass('atlatl.' || c.relation) \
+                 AND a.attname = 'embedding' AND NOT a.attisdropped), \
+             EXISTS (SELECT 1 FROM pg_index i WHERE i.indisvalid \
+                 AND i.indexrelid = to_regclass('atlatl.' || c.relation || '_index')), c.indexed \
+         FROM counted c ORDER BY c.model"
+    );
+    let found = db.query(&sql, &[(&tenant.name, Type::TEXT), (&from, Type::INT8)]).await?;
+    let state = |row: &Row| match (row.get(6), row.get(5), row.get(7)) {
+        (false, _, _) => IndexState::Lost,
+        (true, true, _) => IndexState::Replaced,
+        (true, false, false) => IndexState::Invalid,
+        (true, false, true) => IndexState::Valid,
     };
-    let index = |row: &Row, relation| Index { relation, dimensions: row.get(4), state: state(row) };
+    let index = |row: &Row, relation| Index {
+        relation,
+        dimensions: row.get(4),
+        state: state(row),
+        vectors: row.get(8),
+    };
     let model = |row: &Row| Model {
         name: row.get(0),
         vectors: row.get(1),
@@ -146,52 +171,71 @@ async fn models(db: &Session, tenant: &Tenant, from: i64) -> Result<Vec<Model>, 
 pub(super) async fn is_behind(
     db: &Session,
     tenant: &Tenant,
+    pgvector: &str,
     from: usize,
 ) -> Result<bool, StoreError> {
     let from = rows(from.max(1));
-    Ok(models(db, tenant, from).await?.iter().any(|model| model.next_action(from).is_some()))
+    for model in models(db, tenant, pgvector, from).await? {
+        match (model.next_action(from), &model.index) {
+            (None, _) => {}
+            (Some(IndexAction::DropIfSmall), Some(index)) => {
+                if is_small(db, tenant, index, from).await? {
+                    return Ok(true);
+                }
+            }
+            (Some(_), _) => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
-/// Enqueues vectors that an index lacks, and entries without a vector. Returns the number of each.
-/// Either means that a write bypassed the trigger.
-pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
-    let (mut missing, mut orphaned) = (0, 0);
-    for model in models(db, tenant, 1).await? {
-        let Some(Index { relation, dimensions, state: IndexState::Behind | IndexState::UpToDate }) =
-            model.index
-        else {
-            continue;
-        };
-        let lacks = format!(
-            "INSERT INTO atlatl.waiting (model, key) SELECT v.model, v.key FROM atlatl.vector v \
-             WHERE v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $3 AND NOT EXISTS \
-             (SELECT 1 FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND n.key = v.key) \
-             ON CONFLICT DO NOTHING"
-        );
-        let values = [
-            (&tenant.name as _, Type::TEXT),
-            (&model.name as _, Type::TEXT),
-            (&dimensions as _, Type::INT4),
-        ];
-        missing += db.execute(&lacks, &values).await?;
-        let keeps = format!(
-            "INSERT INTO atlatl.waiting (model, key) SELECT $2, n.key FROM atlatl.\"{relation}\" n \
-             WHERE n.tenant = $1 AND NOT EXISTS (SELECT 1 FROM atlatl.vector v \
-             WHERE v.tenant = $1 AND v.model = $2 AND v.key = n.key) ON CONFLICT DO NOTHING"
-        );
-        orphaned += db.execute(&keeps, &values[..2]).await?;
+/// Returns whether an index has less than half of `from` vectors, so that it does not come and go
+/// around the limit.
+async fn is_small(
+    db: &Session,
+    tenant: &Tenant,
+    index: &Index,
+    from: i64,
+) -> Result<bool, StoreError> {
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM atlatl.\"{}\" n WHERE n.tenant = $1 LIMIT $2) c",
+        index.relation
+    );
+    let least = from / 2;
+    let counted = db.query(&sql, &[(&tenant.name, Type::TEXT), (&least, Type::INT8)]).await?;
+    Ok(counted.first().is_some_and(|row| row.get::<_, i64>(0) < least))
+}
+
+/// Deletes vectors without a memory from the tables of a tenant. Returns their number. They remain
+/// if a memory was deleted while its vector was moved.
+pub(super) async fn repair(
+    db: &Session,
+    tenant: &Tenant,
+    pgvector: &str,
+) -> Result<u64, StoreError> {
+    let mut orphaned = 0;
+    for model in models(db, tenant, pgvector, 1).await? {
+        let Some(Index { relation, state, .. }) = model.index else { continue };
+        if state != IndexState::Lost {
+            let sql = format!(
+                "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND NOT EXISTS \
+                 (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = n.key)"
+            );
+            orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
+        }
     }
-    Ok((missing, orphaned))
+    Ok(orphaned)
 }
 
 /// Returns the memories with the nearest vectors, or `None` if no index can answer.
 pub(super) async fn search(
     db: &Session,
-    pgvector: &str,
+    storage: &VectorStorage,
     query_vector: &QueryVector<'_>,
     mut condition: Condition,
     limit: usize,
 ) -> Result<Option<Vec<MemoryMatch>>, StoreError> {
+    let VectorStorage::Half { pgvector, .. } = storage else { return Ok(None) };
     if limit == 0 || limit > MAX_INDEX_HITS {
         return Ok(None);
     }
@@ -200,21 +244,20 @@ pub(super) async fn search(
     };
     let (model, vector) = query_vector.values(&mut condition);
     let most = condition.value(rows(limit), Type::INT8);
-    let cosine = cosine(Some(pgvector), &vector);
+    let (cosine, comparable) = (storage.cosine(&vector), storage.is_comparable(&vector));
     let filter = &condition.sql;
     let sql = format!(
-        "WITH near AS MATERIALIZED (SELECT n.key FROM atlatl.\"{relation}\" n \
+        "WITH near AS MATERIALIZED (SELECT n.key, n.embedding FROM atlatl.\"{relation}\" n \
              JOIN atlatl.memory m ON m.key = n.key WHERE n.tenant = $1 AND {filter} \
-             AND n.key NOT IN (SELECT w.key FROM atlatl.waiting w \
-                 WHERE w.tenant = $1 AND w.model = {model}) \
-             ORDER BY n.embedding OPERATOR({pgvector}.<#>) {vector}::real[]::{pgvector}.vector \
+             AND n.key NOT IN (SELECT e.key FROM atlatl.embedding e \
+                 WHERE e.tenant = $1 AND e.model = {model}) \
+             ORDER BY n.embedding OPERATOR({pgvector}.<#>) {vector}::real[]::{pgvector}.halfvec \
              LIMIT {most}) \
          SELECT m.id, {cosine}, m.fades, (SELECT count(*) FROM near) \
-         FROM (SELECT key FROM near UNION SELECT w.key FROM atlatl.waiting w \
-             WHERE w.tenant = $1 AND w.model = {model}) c \
-         JOIN atlatl.vector v ON v.tenant = $1 AND v.model = {model} AND v.key = c.key \
-         JOIN atlatl.memory m ON m.key = c.key \
-         WHERE {filter} AND cardinality(v.vector) = cardinality({vector}) \
+         FROM (SELECT key, embedding AS vector FROM near \
+             UNION ALL SELECT e.key, e.embedding FROM atlatl.embedding e \
+             WHERE e.tenant = $1 AND e.model = {model}) v \
+         JOIN atlatl.memory m ON m.key = v.key WHERE {filter} AND {comparable} \
          ORDER BY 2 DESC, m.key LIMIT {most}"
     );
     let found = db.query(&sql, &condition.values()).await?;
@@ -234,13 +277,13 @@ async fn usable_index(
     let wide = (2 * limit).clamp(100, 1000);
     let most = MAX_SCANNED_PER_HIT * limit.max(100);
     let sql = format!(
-        "SELECT n.relation, set_config('hnsw.ef_search', '{wide}', true), \
+        "SELECT i.relation, set_config('hnsw.ef_search', '{wide}', true), \
              set_config('hnsw.iterative_scan', 'relaxed_order', true), \
              set_config('hnsw.max_scan_tuples', '{most}', true), \
              set_config('enable_sort', 'off', true), set_config('jit', 'off', true) \
-         FROM atlatl.near n WHERE n.tenant = $1 AND n.model = $2 AND n.dimensions = $3 \
-             AND n.complete AND (SELECT count(*) FROM (SELECT 1 FROM atlatl.waiting w \
-                 WHERE w.tenant = $1 AND w.model = $2 LIMIT {}) c) <= {MAX_PENDING}",
+         FROM atlatl.embedding_index i WHERE i.tenant = $1 AND i.model = $2 AND i.dimensions = $3 \
+             AND (SELECT count(*) FROM (SELECT 1 FROM atlatl.embedding e \
+                 WHERE e.tenant = $1 AND e.model = $2 LIMIT {}) c) <= {MAX_PENDING}",
         MAX_PENDING + 1
     );
     let dimensions = i32::try_from(query_vector.vector.len()).unwrap_or(i32::MAX);
@@ -262,35 +305,34 @@ pub(super) async fn advance(
 ) -> Result<u64, StoreError> {
     let from = rows(from.max(1));
     let name = &tenant.name;
-    for model in
-        read_transaction!(pool, name, Access::Condition, |db| models(db, tenant, from).await)?
-    {
+    let models = read_transaction!(pool, name, Access::Condition, |db| models(
+        db, tenant, pgvector, from
+    )
+    .await)?;
+    for model in models {
         let done = match (model.next_action(from), &model.index) {
-            (Some(IndexAction::Create(size)), _) => {
-                write_transaction!(pool, name, |db| create_index(db, &model, size).await)?
+            (Some(IndexAction::Build(size)), _) => {
+                build(pool, tenant, &model, size, pgvector).await?
+            }
+            (Some(IndexAction::DropFormer), _) => {
+                write_transaction!(pool, name, |db| call(db, "drop_retired_index", &model).await)?
             }
             (Some(IndexAction::Drop), _) => {
-                write_transaction!(pool, name, |db| drop_index(db, &model).await)?
+                write_transaction!(pool, name, |db| call(db, "drop_embedding_index", &model).await)?
             }
-            (Some(IndexAction::Announce), _) => {
-                write_transaction!(pool, name, |db| announce_index(db, tenant, &model).await)?
-            }
-            (Some(IndexAction::Enqueue(up_to)), _) => {
-                write_transaction!(pool, name, |db| enqueue_existing(db, tenant, &model, up_to)
-                    .await)?
-            }
-            (Some(IndexAction::Apply), Some(index)) => {
-                let pending = read_transaction!(pool, name, Access::Condition, |db| pending(
-                    db, tenant, &model
-                )
-                .await)?;
+            (Some(IndexAction::DropIfSmall), Some(index)) => {
                 write_transaction!(pool, name, |db| {
-                    apply_pending(db, tenant, &model, index, pgvector, &pending.keys).await
-                })?;
-                write_transaction!(pool, name, |db| clear_pending(db, tenant, &model, &pending)
-                    .await)?
+                    if is_small(db, tenant, index, from).await? {
+                        call(db, "drop_embedding_index", &model).await
+                    } else {
+                        Ok(0)
+                    }
+                })?
             }
-            (None, _) | (Some(IndexAction::Apply), None) => 0,
+            (Some(IndexAction::Move), Some(index)) => {
+                move_vectors(pool, tenant, &model, index, pgvector).await?
+            }
+            (None | Some(IndexAction::Move | IndexAction::DropIfSmall), _) => 0,
         };
         if done > 0 {
             return Ok(done);
@@ -299,141 +341,148 @@ pub(super) async fn advance(
     Ok(0)
 }
 
-async fn create_index(db: &Session, model: &Model, size: i32) -> Result<u64, StoreError> {
-    let sql = "SELECT atlatl.make_near($1, $2) IS NOT NULL";
-    let made = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)]).await?;
-    Ok(made.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
-}
-
-async fn drop_index(db: &Session, model: &Model) -> Result<u64, StoreError> {
-    let gone = db.query("SELECT atlatl.drop_near($1)", &[(&model.name, Type::TEXT)]).await?;
-    Ok(gone.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
-}
-
-/// Records this transaction's id. Writers with a greater id know of the index.
-async fn announce_index(db: &Session, tenant: &Tenant, model: &Model) -> Result<u64, StoreError> {
-    let sql = "UPDATE atlatl.near SET since = pg_current_xact_id() \
-               WHERE tenant = $1 AND model = $2 AND since IS NULL";
-    db.execute(sql, &[(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)]).await
-}
-
-/// Enqueues some vectors that existed before the index; new ones are enqueued by the trigger. It
-/// waits until the last transaction that does not know of the index has ended, because its vectors
-/// are not visible yet.
-async fn enqueue_existing(
-    db: &Session,
+/// Builds the index of a model in a transaction that may take long, and removes the vectors that it
+/// copied. If another process builds it, nothing is done.
+async fn build(
+    pool: &Pool,
     tenant: &Tenant,
     model: &Model,
-    up_to: i64,
+    size: i32,
+    pgvector: &str,
 ) -> Result<u64, StoreError> {
-    let values = [(&tenant.name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
-    // A writer may hold a queue row and wait for another. This transaction gives up first, so that
-    // the writer does not fail.
-    db.batch("SET LOCAL lock_timeout = '200ms'").await?;
-    // An id that no transaction had here comes from the server of a backup, whose writers do not
-    // exist here.
-    let all = "SELECT pg_snapshot_xmin(pg_current_snapshot()) > since \
-               OR pg_snapshot_xmax(pg_current_snapshot()) <= since FROM atlatl.near \
-               WHERE tenant = $1 AND model = $2";
-    let known = db.query(all, &values).await?;
-    if known.first().and_then(|row| row.get(0)) != Some(true) {
+    let (long, name) = (pool.for_long_statements()?, &tenant.name);
+    let sql = "SELECT atlatl.build_embedding_index($1, $2)";
+    let built = write_transaction!(&long, name, |db| {
+        let built = db.query(sql, &[(&model.name, Type::TEXT), (&size, Type::INT4)]).await?;
+        Ok(built.first().is_some_and(|row| row.get(0)))
+    })?;
+    if !built {
         return Ok(0);
     }
-    let sql = "WITH earlier AS MATERIALIZED (SELECT v.key FROM atlatl.vector v \
-                   WHERE v.tenant = $1 AND v.model = $2 AND v.key > $3 ORDER BY v.key LIMIT $4), \
-               noted AS (INSERT INTO atlatl.waiting (model, key) SELECT $2, key FROM earlier \
-                   ON CONFLICT DO NOTHING) \
-               UPDATE atlatl.near SET upto = coalesce((SELECT max(key) FROM earlier), $3), \
-                   complete = (SELECT count(*) FROM earlier) < $4 \
-               WHERE tenant = $1 AND model = $2 AND upto = $3";
-    let values: Vec<Value<'_>> = values
-        .into_iter()
-        .chain([(&up_to as _, Type::INT8), (&ENQUEUE_BATCH_LEN as _, Type::INT8)])
-        .collect();
-    db.execute(sql, &values).await
+    let built = "SELECT relation FROM atlatl.embedding_index WHERE tenant = $1 AND model = $2";
+    let relation: Option<String> = read_transaction!(pool, name, Access::Keys, |db| {
+        let values = [(name as _, Type::TEXT), (&model.name as _, Type::TEXT)];
+        Ok(db.query(built, &values).await?.first().map(|row| row.get(0)))
+    })?;
+    let Some(relation) = relation else { return Ok(1) };
+    let index = Index { relation, dimensions: size, state: IndexState::Valid, vectors: 0 };
+    let mut moved = 1;
+    loop {
+        let keys = pending(pool, tenant, model, &index, pgvector).await?;
+        let removed = write_transaction!(pool, name, |db| {
+            remove_copied(db, tenant, model, &index, pgvector, &keys).await
+        })?;
+        if removed == 0 {
+            return Ok(moved);
+        }
+        moved += removed;
+    }
 }
 
-/// Queued vectors.
-struct PendingVectors {
-    keys: Vec<i64>,
-    turns: Vec<i64>,
+/// Calls a function for a model that returns whether it did something.
+async fn call(db: &Session, function: &str, model: &Model) -> Result<u64, StoreError> {
+    let sql = format!("SELECT atlatl.{function}($1)");
+    let done = db.query(&sql, &[(&model.name, Type::TEXT)]).await?;
+    Ok(done.first().map_or(0, |row| u64::from(row.get::<_, bool>(0))))
 }
 
+/// Returns the keys of vectors that are not in the table of an index only.
 async fn pending(
-    db: &Session,
+    pool: &Pool,
     tenant: &Tenant,
     model: &Model,
-) -> Result<PendingVectors, StoreError> {
-    let sql = "SELECT key, turn FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
-               ORDER BY key LIMIT $3";
-    let values = [
-        (&tenant.name as _, Type::TEXT),
-        (&model.name as _, Type::TEXT),
-        (&APPLY_BATCH_LEN as _, Type::INT8),
-    ];
-    let found = db.query(sql, &values).await?;
-    let column = |n| found.iter().map(|row| row.get(n)).collect();
-    Ok(PendingVectors { keys: column(0), turns: column(1) })
+    index: &Index,
+    pgvector: &str,
+) -> Result<Vec<i64>, StoreError> {
+    let sql = format!(
+        "SELECT e.key FROM atlatl.embedding e WHERE e.tenant = $1 AND e.model = $2 \
+         AND {pgvector}.vector_dims(e.embedding) = $3 ORDER BY e.key LIMIT $4"
+    );
+    read_transaction!(pool, &tenant.name, Access::Condition, |db| {
+        let values: [Value<'_>; 4] = [
+            (&tenant.name, Type::TEXT),
+            (&model.name, Type::TEXT),
+            (&index.dimensions, Type::INT4),
+            (&REMOVE_BATCH_LEN, Type::INT8),
+        ];
+        Ok(db.query(&sql, &values).await?.iter().map(|row| row.get(0)).collect())
+    })
 }
 
-/// Updates the index entries of the vectors with these keys.
-async fn apply_pending(
+/// Moves some vectors into the table of an index: first those that were copied already.
+async fn move_vectors(
+    pool: &Pool,
+    tenant: &Tenant,
+    model: &Model,
+    index: &Index,
+    pgvector: &str,
+) -> Result<u64, StoreError> {
+    let name = &tenant.name;
+    let keys = pending(pool, tenant, model, index, pgvector).await?;
+    let removed = write_transaction!(pool, name, |db| {
+        remove_copied(db, tenant, model, index, pgvector, &keys).await
+    })?;
+    if removed > 0 {
+        return Ok(removed);
+    }
+    let keys = &keys[..keys.len().min(MOVE_BATCH_LEN)];
+    write_transaction!(pool, name, |db| copy(db, tenant, model, index, pgvector, keys).await)?;
+    write_transaction!(pool, name, |db| {
+        remove_copied(db, tenant, model, index, pgvector, keys).await
+    })
+}
+
+/// Copies vectors into the table of an index.
+async fn copy(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
     Index { relation, dimensions, .. }: &Index,
     pgvector: &str,
     keys: &[i64],
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
+    // One at a time regardless of the lease, which prevents deadlocks.
+    let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
+    db.query(alone, &[(relation, Type::TEXT)]).await?;
+    let sql = format!(
+        "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
+         SELECT e.key, e.embedding FROM atlatl.embedding e \
+         WHERE e.tenant = $1 AND e.model = $2 AND e.key = ANY ($3) \
+         AND {pgvector}.vector_dims(e.embedding) = $4 ORDER BY e.key \
+         ON CONFLICT (tenant, key) DO UPDATE SET embedding = excluded.embedding"
+    );
     let values: [Value<'_>; 4] = [
         (&tenant.name, Type::TEXT),
         (&model.name, Type::TEXT),
         (&keys, Type::INT8_ARRAY),
         (dimensions, Type::INT4),
     ];
-    // One at a time regardless of the lease: a deletion must see the entries that another process
-    // inserted.
-    let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
-    db.query(alone, &[(relation, Type::TEXT)]).await?;
-    let theirs = "v.tenant = $1 AND v.model = $2 AND cardinality(v.vector) = $4";
-    let gone = format!(
-        "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND n.key = ANY ($3) \
-         AND NOT EXISTS (SELECT 1 FROM atlatl.vector v WHERE {theirs} AND v.key = n.key)"
-    );
-    db.execute(&gone, &values).await?;
-    // In the order of the keys, which prevents deadlocks.
-    let there = format!(
-        "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
-         SELECT v.key, v.vector::{pgvector}.vector FROM atlatl.vector v \
-         WHERE {theirs} AND v.key = ANY ($3) ORDER BY v.key \
-         ON CONFLICT (tenant, key) DO UPDATE SET embedding = excluded.embedding \
-         WHERE n.embedding::real[] <> excluded.embedding::real[]"
-    );
-    db.execute(&there, &values).await.map(drop)
+    db.execute(&sql, &values).await
 }
 
-/// Removes queue entries that were applied, unless they were renewed or are being renewed. It
-/// selects by key only, because the planner's statistics rarely know the queue length.
-async fn clear_pending(
+/// Removes vectors that are in the table of an index as they are.
+async fn remove_copied(
     db: &Session,
     tenant: &Tenant,
     model: &Model,
-    pending: &PendingVectors,
+    index: &Index,
+    pgvector: &str,
+    keys: &[i64],
 ) -> Result<u64, StoreError> {
-    let free = "SELECT key FROM atlatl.waiting WHERE tenant = $1 AND model = $2 \
-                AND key = ANY ($3) AND turn = ANY ($4) FOR UPDATE SKIP LOCKED";
-    let values: [Value<'_>; 4] = [
-        (&tenant.name, Type::TEXT),
-        (&model.name, Type::TEXT),
-        (&pending.keys, Type::INT8_ARRAY),
-        (&pending.turns, Type::INT8_ARRAY),
-    ];
-    let found = db.query(free, &values).await?;
-    let keys: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
-    let gone = "DELETE FROM atlatl.waiting WHERE tenant = $1 AND model = $2 AND key = ANY ($3)";
+    let relation = &index.relation;
     let values: [Value<'_>; 3] =
         [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];
-    db.execute(gone, &values).await
+    // Rows that a writer holds are left for the next step.
+    let sql = format!(
+        "WITH free AS MATERIALIZED (SELECT e.key FROM atlatl.embedding e \
+             WHERE e.tenant = $1 AND e.model = $2 AND e.key = ANY ($3) \
+             AND EXISTS (SELECT 1 FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 \
+                 AND n.key = e.key AND n.embedding OPERATOR({pgvector}.=) e.embedding) \
+             FOR UPDATE SKIP LOCKED) \
+         DELETE FROM atlatl.embedding e WHERE e.tenant = $1 AND e.model = $2 \
+             AND e.key = ANY (ARRAY(SELECT f.key FROM free f))"
+    );
+    db.execute(&sql, &values).await
 }
 
 #[cfg(test)]
@@ -446,22 +495,28 @@ mod tests {
 
     #[test]
     fn an_index_needs_one_thing_after_the_other() {
-        let index = |state| Index { relation: String::from("near_0"), dimensions: 3, state };
-        let next_action = |state| model(10, None, Some(index(state))).next_action(10);
-        assert_eq!(next_action(IndexState::Invalid), Some(IndexAction::Create(3)));
-        assert_eq!(next_action(IndexState::New), Some(IndexAction::Announce));
-        assert_eq!(next_action(IndexState::Backfilling(7)), Some(IndexAction::Enqueue(7)));
-        assert_eq!(next_action(IndexState::Behind), Some(IndexAction::Apply));
-        assert_eq!(next_action(IndexState::UpToDate), None);
-        assert_eq!(model(5, None, Some(index(IndexState::UpToDate))).next_action(10), None);
-        assert_eq!(
-            model(4, None, Some(index(IndexState::UpToDate))).next_action(10),
-            Some(IndexAction::Drop)
-        );
+        let index = |state, vectors| Index {
+            relation: String::from("hnsw_0"),
+            dimensions: 3,
+            state,
+            vectors,
+        };
+        let next_action = |vectors, state| {
+            model(vectors, None, Some(index(state, 100))).next_action(10)
+        };
+        assert_eq!(next_action(0, IndexState::Lost), Some(IndexAction::Drop));
+        assert_eq!(next_action(0, IndexState::Invalid), Some(IndexAction::Build(3)));
+        assert_eq!(next_action(50, IndexState::Replaced), Some(IndexAction::DropFormer));
+        assert_eq!(next_action(0, IndexState::Valid), Some(IndexAction::DropIfSmall));
+        assert_eq!(next_action(1, IndexState::Valid), Some(IndexAction::Move));
+        assert_eq!(next_action(24, IndexState::Valid), Some(IndexAction::Move));
+        assert_eq!(next_action(25, IndexState::Valid), Some(IndexAction::Build(3)));
+        let small = |vectors| model(vectors, None, Some(index(IndexState::Valid, 1)));
+        assert_eq!(small(9).next_action(10), Some(IndexAction::Move), "too few to build");
         assert_eq!(model(9, None, None).next_action(10), None);
-        assert_eq!(model(10, Some(384), None).next_action(10), Some(IndexAction::Create(384)));
+        assert_eq!(model(10, Some(384), None).next_action(10), Some(IndexAction::Build(384)));
         assert_eq!(
-            model(10, Some(2001), None).next_action(10),
+            model(10, Some(4001), None).next_action(10),
             None,
             "above the limit of pgvector"
         );

@@ -1,8 +1,6 @@
 -- Drops what migration 0006 replaced, when no server of an older version is connected. It is no migration of its own:
 -- servers of version 6 work before and after it.
-SET LOCAL lock_timeout = '5s';
 DROP TRIGGER note ON atlatl.document;
 DROP FUNCTION atlatl.note_documents, atlatl.found, atlatl.frequencies;
 DROP INDEX atlatl.document_words;
 ALTER TABLE atlatl.document DROP COLUMN words, DROP COLUMN length;
-UPDATE atlatl.migration SET oldest = 6 WHERE number = 6;
