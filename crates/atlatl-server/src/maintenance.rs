@@ -62,8 +62,8 @@ impl MemoryServer {
         let mut tasks = MaintenanceTasks::default();
         tasks.every(HOUR, move || memory_expiry(expiry.clone()));
         tasks.every(DAY, move || index_repair(repair.clone()));
-        tasks.every(INDEX_INTERVAL, move || vector_index(vectors.clone()));
-        tasks.every(INDEX_INTERVAL, move || search_index(words.clone()));
+        tasks.every(INDEX_INTERVAL, move || vector_index(vectors.clone()).map(drop));
+        tasks.every(INDEX_INTERVAL, move || search_index(words.clone()).map(drop));
         if let Some(interval) = self.0.cleanup {
             tasks.every(interval, move || offload_cleanup(cleanup.clone(), interval));
         }
@@ -76,19 +76,20 @@ impl MemoryServer {
         memory_expiry(self.clone()).await;
         index_repair(self.clone()).await;
         search_index(self.clone()).await;
+        vector_index(self.clone()).await;
         if let Some(interval) = self.0.cleanup {
             offload_cleanup(self.clone(), interval).await;
         }
     }
 
-    /// Updates the vector index, in the same way.
-    pub async fn index_vectors(&self) {
-        vector_index(self.clone()).await;
+    /// Updates the vector index, in the same way. Returns whether it was behind.
+    pub async fn index_vectors(&self) -> bool {
+        vector_index(self.clone()).await
     }
 
-    /// Updates the full-text index, in the same way.
-    pub async fn index_words(&self) {
-        search_index(self.clone()).await;
+    /// Updates the full-text index, in the same way. Returns whether it was behind.
+    pub async fn index_words(&self) -> bool {
+        search_index(self.clone()).await
     }
 
     /// Runs `task`, unless another process did less than half an interval ago.
@@ -158,10 +159,10 @@ async fn index_repair(server: MemoryServer) {
 }
 
 /// Updates a vector index that writers do not update. If none is behind, nothing is written or
-/// published.
-async fn vector_index(server: MemoryServer) {
+/// published. Returns whether one was.
+async fn vector_index(server: MemoryServer) -> bool {
     if !matches!(server.0.store.is_index_behind().await, Ok(true)) {
-        return;
+        return false;
     }
     let advance = async {
         let (begun, mut done) = (Instant::now(), 0);
@@ -174,13 +175,14 @@ async fn vector_index(server: MemoryServer) {
         Ok(done)
     };
     server.run_leased("vector_index", INDEX_INTERVAL, advance).await;
+    true
 }
 
 /// Indexes what servers of a previous version wrote, and counts words. If nothing is to be done,
-/// nothing is written or published.
-async fn search_index(server: MemoryServer) {
+/// nothing is written or published. Returns whether something was.
+async fn search_index(server: MemoryServer) -> bool {
     if !matches!(server.0.store.is_search_index_behind().await, Ok(true)) {
-        return;
+        return false;
     }
     let advance = async {
         let (begun, mut done) = (Instant::now(), 0);
@@ -193,4 +195,5 @@ async fn search_index(server: MemoryServer) {
         Ok(done)
     };
     server.run_leased("search_index", INDEX_INTERVAL, advance).await;
+    true
 }

@@ -153,8 +153,7 @@ impl EmbeddingQueue for PostgresQueue {
         let model = storable(model);
         loop {
             let looked_at = self.queue_existing(pool, &model).await?;
-            let Some((name, keys, attempts)) =
-                self.claim_keys(pool, &model, limit, lease).await?
+            let Some((name, keys, attempts)) = self.claim_keys(pool, &model, limit, lease).await?
             else {
                 if looked_at == 0 {
                     return Ok(None);

@@ -305,10 +305,9 @@ pub(super) async fn advance(
 ) -> Result<u64, StoreError> {
     let from = rows(from.max(1));
     let name = &tenant.name;
-    let models = read_transaction!(pool, name, Access::Condition, |db| models(
-        db, tenant, pgvector, from
-    )
-    .await)?;
+    let models =
+        read_transaction!(pool, name, Access::Condition, |db| models(db, tenant, pgvector, from)
+            .await)?;
     for model in models {
         let done = match (model.next_action(from), &model.index) {
             (Some(IndexAction::Build(size)), _) => {
@@ -501,9 +500,8 @@ mod tests {
             state,
             vectors,
         };
-        let next_action = |vectors, state| {
-            model(vectors, None, Some(index(state, 100))).next_action(10)
-        };
+        let next_action =
+            |vectors, state| model(vectors, None, Some(index(state, 100))).next_action(10);
         assert_eq!(next_action(0, IndexState::Lost), Some(IndexAction::Drop));
         assert_eq!(next_action(0, IndexState::Invalid), Some(IndexAction::Build(3)));
         assert_eq!(next_action(50, IndexState::Replaced), Some(IndexAction::DropFormer));

@@ -68,10 +68,12 @@ impl VectorStorage {
     pub(super) fn cosine(&self, query_vector: &str) -> String {
         match self {
             // The query is not rounded.
-            Self::Arrays { pgvector: Some(schema) } | Self::Half { pgvector: schema, .. } => format!(
-                "-(v.vector::{schema}.vector OPERATOR({schema}.<#>) \
+            Self::Arrays { pgvector: Some(schema) } | Self::Half { pgvector: schema, .. } => {
+                format!(
+                    "-(v.vector::{schema}.vector OPERATOR({schema}.<#>) \
                  {query_vector}::real[]::{schema}.vector)"
-            ),
+                )
+            }
             Self::Arrays { pgvector: None } => format!(
                 "(SELECT sum(a * b)::float8 FROM unnest(v.vector, {query_vector}) AS n (a, b))"
             ),
@@ -338,7 +340,9 @@ mod tests {
         let arrays = VectorStorage::Arrays { pgvector: None };
         for (storage, large) in [(&half, 0), (&arrays, 1)] {
             let mut rows = VectorRows::default();
-            for (key, vector) in [&[1.0, 2.0][..], &[f32::NAN], &[7e4], &[], &[3.0]].iter().enumerate() {
+            for (key, vector) in
+                [&[1.0, 2.0][..], &[f32::NAN], &[7e4], &[], &[3.0]].iter().enumerate()
+            {
                 rows.push(storage, i64::try_from(key).unwrap(), vector);
             }
             assert_eq!(rows.firsts, [1, 3, 3, 3 + large, 3 + large]);

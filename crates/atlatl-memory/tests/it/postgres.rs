@@ -3,12 +3,14 @@
 mod bounded;
 mod commit;
 mod crash;
+mod embedding;
 mod fairness;
 mod faults;
 mod found;
 mod frames;
 mod near;
 mod odd;
+mod old;
 mod pooler;
 mod recall;
 mod reuse;

@@ -324,3 +324,15 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let health = SqliteStore::check(&path, Some("m")).unwrap().unwrap();
     assert_eq!((health.waiting, health.refused), (2, 1), "{health:?}");
 }
+
+#[test]
+fn cosines_are_exact() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(&home.path().join("memory.db")).unwrap();
+    let memories = corpus::memories(1, 1);
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
+    let waiting = store.unembedded("m", 0, 1).wait().unwrap();
+    store.put_vectors("m", &[(waiting[0].version, vec![0.6, 0.8])]).wait().unwrap();
+    let cosines = store.cosines("m", &[1.0, 0.0], &[memories[0].id.clone()]).wait().unwrap();
+    assert_eq!(format!("{:.6}", cosines[0].unwrap()), "0.600000");
+}

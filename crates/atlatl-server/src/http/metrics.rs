@@ -5,6 +5,7 @@
 //! private to the programs that agreed on them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use axum::Extension;
@@ -19,6 +20,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -46,6 +48,17 @@ pub struct Metrics {
     seconds: Family<Labels, Histogram, fn() -> Histogram>,
     events: Family<Labels, Counter>,
     memories: Counter,
+    embedding_backlog: Gauge<f64, AtomicU64>,
+    embedding_backlog_age: Gauge<f64, AtomicU64>,
+}
+
+impl Metrics {
+    /// Sets how many memories wait for a vector, and for how many seconds the oldest of them does.
+    pub fn set_embedding_backlog(&self, memories: u64, age_seconds: f64) {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52 memories")]
+        self.embedding_backlog.set(memories as f64);
+        self.embedding_backlog_age.set(age_seconds);
+    }
 }
 
 impl Default for Metrics {
@@ -62,7 +75,25 @@ impl Default for Metrics {
         registry.register("events", "Events by kind", events.clone());
         let memories = Counter::default();
         registry.register("memories_given", "Memories returned", memories.clone());
-        Self { registry, requests, seconds, events, memories }
+        let embedding_backlog = Gauge::default();
+        let help = "Memories that wait for a vector";
+        registry.register("embedding_backlog_memories", help, embedding_backlog.clone());
+        let embedding_backlog_age = Gauge::default();
+        registry.register_with_unit(
+            "embedding_backlog_age",
+            "Time since the oldest memory without a vector was written",
+            Unit::Seconds,
+            embedding_backlog_age.clone(),
+        );
+        Self {
+            registry,
+            requests,
+            seconds,
+            events,
+            memories,
+            embedding_backlog,
+            embedding_backlog_age,
+        }
     }
 }
 

@@ -210,7 +210,7 @@ fn g30_postgres_every_memory_has_its_vector_after_an_outage_of_the_endpoint() {
     let run = program.run(&["db", "migrate", "--as", &server.url(OWNER, &database)]);
     assert_eq!(run.status, 0, "{run}");
     outage(&program, "PostgreSQL", || {
-        let count = "SELECT count(*) FROM atlatl.vector WHERE cardinality(vector) > 0";
+        let count = "SELECT count(*) FROM atlatl.embedding WHERE embedding IS NOT NULL";
         server.sql(&database, count).trim().parse().unwrap()
     });
 }

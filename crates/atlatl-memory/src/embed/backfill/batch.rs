@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::blocking;
 use crate::embed::{EmbedError, Embedder};
-use crate::store::{
-    EmbeddingClaim, EmbeddingQueue, MemoryStore, Release, StoreError, Unembedded,
-};
+use crate::store::{EmbeddingClaim, EmbeddingQueue, MemoryStore, Release, StoreError, Unembedded};
 
 /// The maximum number of memories in one request.
 const MAX_BATCH_TEXTS: usize = 32;

@@ -1,4 +1,4 @@
-//! Vector indexes: tenants with many vectors are served by an index that is filled in the
+//! Vector indexes: tenants with many vectors are served by an index that is built and filled in the
 //! background.
 
 mod borders;
@@ -137,8 +137,17 @@ fn recall(store: &PostgresStore, known: &Known, filter: &Filter, questions: usiz
     100 * found / wanted
 }
 
+/// The table of the only index.
+fn table(server: &PostgresServer, database: &str) -> String {
+    server.sql(database, "SELECT relation FROM atlatl.embedding_index")
+}
+
+/// The number of vectors in the table of the only index. All others are moved.
 fn rows(server: &PostgresServer, database: &str) -> String {
-    let table = server.sql(database, "SELECT relation FROM atlatl.near");
+    let outside = "SELECT count(*) FROM atlatl.embedding e \
+                   JOIN atlatl.embedding_index USING (tenant, model)";
+    assert_eq!(server.sql(database, outside), "0", "each vector is stored once");
+    let table = table(server, database);
     server.sql(database, &format!("SELECT count(*) FROM atlatl.\"{table}\""))
 }
 
@@ -152,14 +161,18 @@ fn a_large_tenant_is_answered_by_its_index_and_a_small_one_by_comparison() {
     assert_eq!(small.advance_index().wait().unwrap(), 0);
     assert_eq!(recall(&large, &many, &any(), 5), 100, "before there is an index");
     advance(&large);
-    assert_eq!(server.sql(&database, "SELECT tenant, dimensions FROM atlatl.near"), "large|32");
+    assert_eq!(
+        server.sql(&database, "SELECT tenant, dimensions FROM atlatl.embedding_index"),
+        "large|32"
+    );
     assert_eq!((&*rows(server, &database), large.repair().wait().unwrap().missing), ("2000", 0));
     let recall_here = recall(&large, &many, &any(), 20);
     assert!(recall_here >= 90, "{recall_here} of 100");
     assert_eq!(recall(&small, &few, &any(), 5), 100);
     // A connection reports its statistics when it ends.
     drop((large, small, postgres));
-    let used = "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE '%_hnsw'";
+    let used =
+        "SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE indexrelname LIKE 'hnsw%index'";
     let begun = Instant::now();
     while server.sql(&database, used) != "20" {
         assert!(begun.elapsed() < Duration::from_secs(10), "{}", server.sql(&database, used));
@@ -257,9 +270,43 @@ fn an_index_goes_when_few_vectors_are_left() {
         store.delete(&memory.id).wait().unwrap();
     }
     advance(&store);
-    let left = "SELECT (SELECT count(*) FROM atlatl.near) + (SELECT count(*) FROM atlatl.waiting) \
-                + (SELECT count(*) FROM pg_class WHERE relname LIKE 'near\\_%')";
-    // What is left is the primary key index of `near` itself.
-    assert_eq!(server.sql(&database, left), "1");
+    let left = "SELECT (SELECT count(*) FROM atlatl.embedding_index) \
+                + (SELECT count(*) FROM pg_class WHERE relname LIKE 'hnsw\\_%')";
+    assert_eq!(server.sql(&database, left), "0");
     assert_eq!(recall(&store, &known, &any(), 5), 100);
+}
+
+#[test]
+fn g49_an_index_is_built_at_once_from_many_vectors_and_filled_from_few() {
+    let server = PostgresServer::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    let mut known = filled(&store, FROM, 13);
+    // One step builds it, and removes the copied vectors.
+    assert!(store.advance_index().wait().unwrap() > u64::try_from(FROM).unwrap());
+    let first = table(server, &database);
+    assert_eq!(rows(server, &database), FROM.to_string());
+    assert!(!store.is_index_behind().wait().unwrap());
+    // Few are inserted into it.
+    known.extend(filled(&store, 50, 14));
+    advance(&store);
+    assert_eq!(
+        (rows(server, &database), table(server, &database)),
+        ("650".to_owned(), first.clone())
+    );
+    // Many are a reason to build it again.
+    known.extend(filled(&store, FROM, 15));
+    advance(&store);
+    assert_eq!(rows(server, &database), "1250");
+    assert_ne!(table(server, &database), first);
+    let tables = "SELECT count(*) FROM pg_class WHERE relname LIKE 'hnsw\\_%' AND relkind = 'r'";
+    assert_eq!(server.sql(&database, tables), "1", "the former table is dropped");
+    let recall = recall(&store, &known, &any(), 10);
+    assert!(recall >= 90, "{recall} of 100");
+    let ids: Vec<MemoryId> = known.iter().map(|(memory, _)| memory.id.clone()).collect();
+    let question = known[7].1.clone();
+    let cosines = store.cosines(MODEL, &question, &ids).wait().unwrap();
+    for ((_, vector), cosine) in known.iter().zip(cosines) {
+        assert!((cosine.unwrap() - product(vector, &question)).abs() < 1.0 / 4096.0);
+    }
 }

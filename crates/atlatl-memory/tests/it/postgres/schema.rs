@@ -4,8 +4,7 @@ use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{MemoryStore as _, Postgres, Registry, StoreError};
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
-use super::upgrade::{migrated_to, put_as_before};
-use super::{migrated, options};
+use super::{migrated, old, options};
 
 #[test]
 fn a_migration_runs_once_however_many_want_it() {
@@ -24,7 +23,8 @@ fn a_migration_runs_once_however_many_want_it() {
             "0003-access",
             "0004-requeue-vectors",
             "0005-frequencies",
-            "0006-bounded-recall"
+            "0006-bounded-recall",
+            "0007-embeddings"
         ]
     );
     assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
@@ -39,24 +39,24 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let refused = open(&database);
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
     let said = refused.to_string();
-    assert!(said.contains("version 0, this program needs 6: run `atlatl db migrate`"), "{said}");
+    assert!(said.contains("version 0, this program needs 7: run `atlatl db migrate`"), "{said}");
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
     // A migration that only adds: older programs keep working.
     let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
-    server.sql(&database, &format!("{later} (7, 'more', 1)"));
+    server.sql(&database, &format!("{later} (8, 'more', 1)"));
     let about =
         Postgres::open(&options(server, APP, &database)).wait().unwrap().about().wait().unwrap();
-    assert!(about.schema == 7 && about.supported < 7, "{about:?}");
+    assert!(about.schema == 8 && about.supported < 8, "{about:?}");
     assert_eq!(Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap(), [""; 0]);
 
-    server.sql(&database, &format!("{later} (8, 'other', 8)"));
+    server.sql(&database, &format!("{later} (9, 'other', 9)"));
     let said = open(&database).to_string();
-    assert!(said.contains("version 8, this program supports 6"), "{said}");
+    assert!(said.contains("version 9, this program supports 7"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
     let refused = Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap_err();
-    assert!(refused.to_string().contains("version 8"), "{refused}");
+    assert!(refused.to_string().contains("version 9"), "{refused}");
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
             "\"document\" has no row-level security",
         ),
         (
-            "ALTER TABLE atlatl.vector_7 NO FORCE ROW LEVEL SECURITY",
-            "\"vector_7\" has no row-level security",
+            "ALTER TABLE atlatl.embedding_7 NO FORCE ROW LEVEL SECURITY",
+            "\"embedding_7\" has no row-level security",
         ),
         (
             "ALTER TABLE atlatl.tenant DISABLE ROW LEVEL SECURITY",
@@ -116,34 +116,31 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
         assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0], "{lost}");
     }
     let policies = "SELECT policyname, roles, count(*) FROM pg_policies GROUP BY 1, 2 ORDER BY 1";
-    assert_eq!(server.sql(&database, policies), "owner|{owner}|13\ntenant|{public}|11");
+    assert_eq!(server.sql(&database, policies), "owner|{owner}|15\ntenant|{public}|11");
 }
 
 #[test]
 fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let server = PostgresServer::shared();
     // As version 0.1.0 left it.
-    let database = migrated_to(server, 3);
-    put_as_before(server, &database, "a tenant", &testkit::corpus::memories(3, 5));
-    server.sql(
-        &database,
-        "INSERT INTO atlatl.vector (tenant, model, key, vector) SELECT tenant, 'm', key, \
-         CASE key WHEN min THEN ARRAY[1]::real[] ELSE '{}' END \
-         FROM (SELECT tenant, key, min(key) OVER () FROM atlatl.memory ORDER BY key LIMIT 2) m",
-    );
+    let database = old::migrated_to(server, 3);
+    let memories = testkit::corpus::memories(3, 5);
+    let keys = old::write(server, &database, "a tenant", &memories);
+    old::write_vector(server, &database, "a tenant", "m", keys[0], &[1.0]);
+    old::write_vector(server, &database, "a tenant", "m", keys[1], &[]);
     let owner = options(server, OWNER, &database);
     let applied = Postgres::migrate(&owner).wait().unwrap();
-    assert_eq!(applied, ["0004-requeue-vectors", "0005-frequencies", "0006-bounded-recall"]);
-    let store = Postgres::open(&options(server, APP, &database))
-        .wait()
-        .unwrap()
-        .tenant("a tenant")
-        .unwrap();
+    assert_eq!(
+        applied,
+        ["0004-requeue-vectors", "0005-frequencies", "0006-bounded-recall", "0007-embeddings"]
+    );
+    let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+    let store = postgres.tenant("a tenant").unwrap();
     let waiting = store.unembedded("m", 0, 9).wait().unwrap();
-    assert_eq!(waiting.len(), 2, "one has a vector");
-    let vectors = [(waiting[0].version, Vec::new())];
+    let versions: Vec<u64> = waiting.iter().map(|one| one.version).collect();
+    assert_eq!(versions, keys[1..]);
     // Only once: texts that are refused from now on stay so.
-    store.put_vectors("m", &vectors).wait().unwrap();
+    store.put_vectors("m", &[(keys[1], Vec::new())]).wait().unwrap();
     assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
     assert_eq!(store.unembedded("m", 0, 9).wait().unwrap(), waiting[1..]);
 }

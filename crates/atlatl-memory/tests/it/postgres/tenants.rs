@@ -59,7 +59,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
         ("memory", 20),
         ("document", 20),
         ("search_document", 20),
-        ("vector", 9),
+        ("embedding", 9),
         ("lease", 1),
         ("secret", 1),
     ] {
@@ -95,7 +95,7 @@ fn sql_that_names_no_tenant_sees_and_writes_nothing() {
     let (postgres, database) = opened(server);
     stored(&postgres, "a", &corpus::memories(20, 1));
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
-    for table in ["memory", "document", "search_document", "vector", "lease", "secret"] {
+    for table in ["memory", "document", "search_document", "embedding", "lease", "secret"] {
         assert_eq!(as_app(&format!("SELECT count(*) FROM atlatl.{table}")), "0", "{table}");
         // After a transaction the setting exists and is empty.
         let after = "BEGIN; SET LOCAL atlatl.tenant = 'a'; COMMIT;";
@@ -120,9 +120,10 @@ fn every_table_is_bound_by_its_policies() {
     let loose = "SELECT count(*), count(*) FILTER (WHERE NOT relrowsecurity OR NOT relforcerowsecurity) \
                  FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p') \
                  AND relname <> 'migration'";
-    assert_eq!(server.sql(&database, loose), "77|0");
-    // Every key and index begins with the tenant, except those of the full-text index: there the
-    // cells are hashes with the tenant, and the planner must have no index of tenants to choose.
+    assert_eq!(server.sql(&database, loose), "79|0");
+    // Every key and index of a partitioned table begins with the tenant, except those of the
+    // full-text index: there the cells are hashes with the tenant, and the planner must have no index
+    // of tenants to choose.
     let odd = "SELECT i.indrelid::regclass || '|' || am.amname FROM pg_index i \
                JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am am ON am.oid = c.relam \
                JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \

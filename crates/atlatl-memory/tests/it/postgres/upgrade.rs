@@ -1,7 +1,5 @@
 //! Upgrades from a previous schema version while its servers run, and the end of an upgrade.
 
-use std::fmt::Write as _;
-
 use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, Finish, MemoryStore, Need, OnConflict, Postgres, PostgresStore, Terms,
@@ -10,74 +8,7 @@ use mif::Memory;
 use testkit::corpus;
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
-use super::options;
-
-/// The migrations up to version 5.
-const MIGRATIONS: [(&str, &str); 5] = [
-    ("0001-memories", include_str!("../../../src/postgres/migrations/0001-memories.sql")),
-    ("0002-near", include_str!("../../../src/postgres/migrations/0002-near.sql")),
-    ("0003-access", include_str!("../../../src/postgres/migrations/0003-access.sql")),
-    (
-        "0004-requeue-vectors",
-        include_str!("../../../src/postgres/migrations/0004-requeue-vectors.sql"),
-    ),
-    ("0005-frequencies", include_str!("../../../src/postgres/migrations/0005-frequencies.sql")),
-];
-
-/// A database with an older schema, as its program leaves it.
-pub(super) fn migrated_to(server: &PostgresServer, version: usize) -> String {
-    let database = server.database();
-    let mut sql = format!(
-        "SET ROLE {OWNER}; CREATE SCHEMA atlatl; CREATE TABLE atlatl.migration (number integer \
-         PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, applied timestamptz NOT NULL \
-         DEFAULT now());"
-    );
-    for (n, (name, migration)) in (1..).zip(MIGRATIONS).take(version) {
-        let _ =
-            write!(sql, "{migration}\n; INSERT INTO atlatl.migration VALUES ({n}, '{name}', 1);");
-    }
-    let _ = write!(
-        sql,
-        "GRANT USAGE ON SCHEMA atlatl TO {APP}; GRANT SELECT ON atlatl.migration TO {APP}; \
-         GRANT USAGE ON SEQUENCE atlatl.version TO {APP}; \
-         GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.memory, atlatl.document, atlatl.vector, \
-         atlatl.lease, atlatl.secret TO {APP};"
-    );
-    server.sql(&database, &sql);
-    database
-}
-
-/// Writes memories with the statements of version 5. Words are those of their contents, without
-/// stems.
-pub(super) fn put_as_before(
-    server: &PostgresServer,
-    database: &str,
-    tenant: &str,
-    memories: &[Memory],
-) {
-    // An argument of a program has at most 128 KiB.
-    for some in memories.chunks(40) {
-        put_some_as_before(server, database, tenant, some);
-    }
-}
-
-fn put_some_as_before(server: &PostgresServer, database: &str, tenant: &str, memories: &[Memory]) {
-    let mut sql = format!("SET ROLE {APP}; SET atlatl.tenant = '{tenant}';");
-    for memory in memories {
-        let (id, kind) = (memory.id.to_string(), memory.memory_type.as_str());
-        let created = memory.created.instant().timestamp_micros();
-        let json = memory.to_json().replace('\'', "''");
-        let _ = write!(
-            sql,
-            "WITH stored AS (INSERT INTO atlatl.memory (id, memory_type, namespace, status, tags, \
-             created, changed, expires, confidence, fades) VALUES ('{id}', '{kind}', NULL, 'active', \
-             '{{}}', {created}, {created}, NULL, NULL, false) RETURNING key) \
-             INSERT INTO atlatl.document (key, json, words, length) \
-             SELECT key, '{json}', ''::tsvector, 1 FROM stored;"
-        );
-    }
-    server.sql(database, &sql);
-}
+use super::{old, options};
 
 fn find(store: &PostgresStore, word: &str) -> Vec<u128> {
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
@@ -111,11 +42,11 @@ fn sorted(mut ids: Vec<u128>) -> Vec<u128> {
 #[test]
 fn g41_writes_of_the_previous_version_are_found_at_once() {
     let server = PostgresServer::shared();
-    let database = migrated_to(server, 5);
+    let database = old::migrated_to(server, 5);
     let before = with_words(30, 1, "xyzzybefore");
-    put_as_before(server, &database, "a", &before);
+    old::write(server, &database, "a", &before);
     let owner = options(server, OWNER, &database);
-    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), ["0006-bounded-recall"]);
+    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), ["0006-bounded-recall", "0007-embeddings"]);
     let waiting = "SELECT count(*) FROM atlatl.search_backlog";
     assert_eq!(server.sql(&database, waiting), "30");
     let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();
@@ -125,7 +56,7 @@ fn g41_writes_of_the_previous_version_are_found_at_once() {
 
     // Servers of both versions run.
     let old = with_words(20, 2, "xyzzyold");
-    put_as_before(server, &database, "a", &old);
+    old::write(server, &database, "a", &old);
     let new = with_words(20, 3, "xyzzynew");
     store.put(&new, OnConflict::Keep).wait().unwrap();
     assert_eq!(server.sql(&database, waiting), "20", "a new server needs no backlog");
@@ -154,9 +85,9 @@ fn g41_writes_of_the_previous_version_are_found_at_once() {
 #[test]
 fn g41_a_large_backlog_is_indexed_in_steps() {
     let server = PostgresServer::shared();
-    let database = migrated_to(server, 5);
+    let database = old::migrated_to(server, 5);
     let before = with_words(1_200, 4, "xyzzy");
-    put_as_before(server, &database, "a", &before);
+    old::write(server, &database, "a", &before);
     Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap();
     let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();
     let store = store.tenant("a").unwrap();
@@ -177,9 +108,9 @@ fn g41_a_large_backlog_is_indexed_in_steps() {
 fn g41_finishing_waits_for_old_servers_and_new_ones_go_on() {
     // Other tests have sessions of the shared server.
     let server = PostgresServer::start(&["fsync=off"]);
-    let database = migrated_to(&server, 5);
+    let database = old::migrated_to(&server, 5);
     let before = with_words(40, 5, "xyzzybefore");
-    put_as_before(&server, &database, "a", &before);
+    old::write(&server, &database, "a", &before);
     let owner = options(&server, OWNER, &database);
     Postgres::migrate(&owner).wait().unwrap();
     let postgres = Postgres::open(&options(&server, APP, &database)).wait().unwrap();
@@ -224,7 +155,10 @@ fn g41_finishing_waits_for_old_servers_and_new_ones_go_on() {
                 AND attname IN ('words', 'length')";
     assert_eq!(server.sql(&database, left), "0");
     let oldest = "SELECT max(oldest) FROM atlatl.migration";
-    assert_eq!(server.sql(&database, oldest), "6", "an older program refuses the schema");
+    assert_eq!(server.sql(&database, oldest), "7", "an older program refuses the schema");
+    let left = "SELECT to_regclass('atlatl.vector') IS NULL \
+                AND to_regproc('atlatl.make_near') IS NULL";
+    assert_eq!(server.sql(&database, left), "t");
 }
 
 #[test]
@@ -233,4 +167,30 @@ fn g41_a_new_database_has_nothing_of_the_previous_version() {
     let database = super::migrated(server);
     let owner = options(server, OWNER, &database);
     assert_eq!(Postgres::finish(&owner).wait().unwrap(), Finish::Nothing);
+}
+
+#[test]
+fn g49_vectors_are_kept_when_an_upgrade_is_finished_that_waited_for_pgvector() {
+    let server = PostgresServer::shared();
+    let database = server.database_without_pgvector();
+    let owner = options(server, OWNER, &database);
+    Postgres::migrate(&owner).wait().unwrap();
+    assert_eq!(Postgres::finish(&owner).wait().unwrap(), Finish::Nothing);
+    let oldest = "SELECT max(oldest) FROM atlatl.migration";
+    assert_eq!(server.sql(&database, oldest), "6", "vectors are stored as in version 6");
+    let open = || {
+        let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+        postgres.tenant("a").unwrap()
+    };
+    let store = open();
+    store.put(&corpus::memories(3, 7), OnConflict::Keep).wait().unwrap();
+    let waiting = store.unembedded("m", 0, 9).wait().unwrap();
+    let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vec![0.6, 0.8])).collect();
+    store.put_vectors("m", &vectors).wait().unwrap();
+    server.sql(&database, "CREATE EXTENSION vector");
+    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
+    assert_eq!(Postgres::finish(&owner).wait().unwrap(), Finish::Dropped { indexed: 0 });
+    assert_eq!(server.sql(&database, oldest), "7");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.embedding"), "3");
+    assert_eq!(open().count_unembedded("m").wait().unwrap(), 0);
 }

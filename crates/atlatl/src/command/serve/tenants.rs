@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use atlatl_memory::{
-    ConnectionSharing, Embedder, EmbeddingBackfill, MIN_SHARED_CONNECTIONS, Postgres, StoreError,
-    TenantRecord,
+    BackfillQueue, ConnectionSharing, Embedder, EmbeddingBackfill, MIN_SHARED_CONNECTIONS, Postgres,
+    StoreError, TenantRecord,
 };
 use atlatl_server::auth::{
     ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
@@ -42,8 +42,12 @@ const MAX_CACHED_TENANTS: usize = 500;
 const MAX_CONCURRENT_PER_TENANT: usize = 64;
 /// The number of embedding tasks, for all tenants together.
 const EMBEDDING_WORKERS: usize = 4;
-/// How often the vector indexes of cached tenants are updated.
+/// How often the indexes of cached tenants are updated.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
+/// How often indexes are checked that were not behind.
+const INDEX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
+/// How often the embedding backlog is measured.
+const BACKLOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Serves all tenants of a database to authenticated clients.
 pub(super) async fn serve_tenants(
@@ -77,7 +81,7 @@ pub(super) async fn serve_tenants(
     let registry =
         TenantRegistry::new(settings, database, time_limits, bucket, base, events.clone())?;
     let registry = Arc::new(registry);
-    let _maintenance = registry.start_maintenance();
+    let _maintenance = registry.start_maintenance(&metrics);
     let options = serve::http_options(settings, metrics);
     serve::serve_until_signal(endpoint, options, async |Door { listener, .. }, options, stopped| {
         let authenticator = Arc::new(authenticator);
@@ -151,9 +155,13 @@ struct TenantRegistry {
     embedder: Option<Arc<dyn Embedder>>,
     /// Creates missing vectors for all tenants.
     backfill: Option<EmbeddingBackfill>,
+    /// Registers the embedding queue of the database, which has the memories of all tenants.
+    _embedding_queue: Option<BackfillQueue>,
     task_slots: TaskSlots,
     events: EventBus,
     tenants: Mutex<HashMap<String, CachedTenant>>,
+    /// When the indexes of tenants are checked next.
+    index_due: Mutex<HashMap<String, Instant>>,
     /// Names without a tenant, with the end of their cache time.
     unknown_tenants: Mutex<HashMap<String, Instant>>,
     rates: Mutex<HashMap<String, TenantRate>>,
@@ -185,10 +193,12 @@ impl TenantRegistry {
         events: EventBus,
     ) -> Result<Self, Error> {
         let embedder = memory_config::server_embedder(settings)?;
+        let backfill =
+            embedder.as_ref().and_then(|one| memory_config::start_backfill(one, EMBEDDING_WORKERS));
+        let queue = backfill.as_ref().map(|all| all.register_queue(database.embedding_queue()));
         Ok(Self {
-            backfill: embedder
-                .as_ref()
-                .and_then(|one| memory_config::start_backfill(one, EMBEDDING_WORKERS)),
+            backfill,
+            _embedding_queue: queue,
             embedder,
             task_slots: TaskSlots::default(),
             settings: settings.clone(),
@@ -197,6 +207,7 @@ impl TenantRegistry {
             base,
             events,
             tenants: Mutex::default(),
+            index_due: Mutex::default(),
             unknown_tenants: Mutex::default(),
             rates: Mutex::default(),
             time_limits,
@@ -204,9 +215,15 @@ impl TenantRegistry {
     }
 
     /// Starts the maintenance tasks for all tenants.
-    fn start_maintenance(self: &Arc<Self>) -> MaintenanceTasks {
+    fn start_maintenance(self: &Arc<Self>, metrics: &Arc<Metrics>) -> MaintenanceTasks {
         let (tidied, indexed) = (Arc::clone(self), Arc::clone(self));
         let mut tasks = MaintenanceTasks::default();
+        if self.embedder.is_some() {
+            let (measured, metrics) = (Arc::clone(self), Arc::clone(metrics));
+            tasks.every(BACKLOG_INTERVAL, move || {
+                measure_backlog(Arc::clone(&measured), Arc::clone(&metrics))
+            });
+        }
         tasks.every(OffloadStack::interval(&self.settings), move || tidy(Arc::clone(&tidied)));
         tasks.every(INDEX_INTERVAL, move || index(Arc::clone(&indexed)));
         tasks
@@ -287,13 +304,34 @@ async fn tidy(registry: Arc<TenantRegistry>) {
     }
 }
 
-/// Updates the indexes of cached tenants. A tenant that writes is always cached.
+/// Updates the indexes of cached tenants. Those of others are updated by [`tidy`].
 async fn index(registry: Arc<TenantRegistry>) {
-    let cached: Vec<MemoryServer> =
-        lock(&registry.tenants).values().map(|entry| entry.tenant.server.clone()).collect();
-    for server in cached {
-        server.index_vectors().await;
-        server.index_words().await;
+    let cached: Vec<(String, MemoryServer)> = lock(&registry.tenants)
+        .iter()
+        .map(|(name, entry)| (name.clone(), entry.tenant.server.clone()))
+        .collect();
+    lock(&registry.index_due).retain(|name, _| cached.iter().any(|(cached, _)| cached == name));
+    for (name, server) in cached {
+        let due = lock(&registry.index_due).get(&name).copied();
+        if due.is_some_and(|due| Instant::now() < due) {
+            continue;
+        }
+        let were_vectors_behind = server.index_vectors().await;
+        let were_words_behind = server.index_words().await;
+        let interval = if were_vectors_behind || were_words_behind {
+            INDEX_INTERVAL
+        } else {
+            INDEX_CHECK_INTERVAL
+        };
+        lock(&registry.index_due).insert(name, Instant::now() + interval);
+    }
+}
+
+/// Measures how many memories wait for a vector.
+async fn measure_backlog(registry: Arc<TenantRegistry>, metrics: Arc<Metrics>) {
+    let Some(embedder) = &registry.embedder else { return };
+    if let Ok(backlog) = registry.database.embedding_backlog(embedder.model()).await {
+        metrics.set_embedding_backlog(backlog.memories, backlog.age_seconds);
     }
 }
 

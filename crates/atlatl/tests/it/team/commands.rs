@@ -26,7 +26,8 @@ fn a_database_is_made_once_and_says_what_it_is() {
             "0003-access",
             "0004-requeue-vectors",
             "0005-frequencies",
-            "0006-bounded-recall"
+            "0006-bounded-recall",
+            "0007-embeddings"
         ]),
         "{run}"
     );

@@ -249,7 +249,16 @@ fn tenants_are_kept_apart(
     let check = house.program.run(&["db", "check"]);
     assert_eq!((check.status, &check.json()["role"]), (0, &json!(APP)), "{check}");
     let as_app = |sql: &str| cluster.sql(database(house), &format!("SET ROLE {APP}; {sql}"));
-    for table in ["memory", "document", "vector", "lease", "secret", "near", "waiting"] {
+    for table in [
+        "memory",
+        "document",
+        "search_document",
+        "embedding",
+        "embedding_queue",
+        "embedding_index",
+        "lease",
+        "secret",
+    ] {
         assert_eq!(as_app(&format!("SELECT count(*) FROM atlatl.{table}")), "0", "{table}");
     }
     let of_ann = "SET atlatl.tenant = 'ann'; SELECT DISTINCT tenant FROM atlatl.memory";
@@ -257,7 +266,7 @@ fn tenants_are_kept_apart(
     let loose = "SELECT count(*), count(*) FILTER (WHERE NOT relrowsecurity OR NOT relforcerowsecurity) \
                  FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p') \
                  AND relname <> 'migration'";
-    assert_eq!(cluster.sql(database(house), loose), "57|0");
+    assert_eq!(cluster.sql(database(house), loose), "79|0");
 }
 
 #[test]

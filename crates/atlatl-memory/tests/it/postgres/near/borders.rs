@@ -22,26 +22,33 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
         let found = nearest(&a, &question.1, &any(), 50);
         assert!(found.iter().all(|id| left.contains(&id.as_u128())));
     }
-    let tables = server.sql(&database, "SELECT relation FROM atlatl.near ORDER BY tenant");
+    let tables =
+        server.sql(&database, "SELECT relation FROM atlatl.embedding_index ORDER BY tenant");
     let (of_a, of_b) = tables.split_once('\n').unwrap();
-    let hex =
-        |name: &str| name.strip_prefix("near_").unwrap().chars().all(|c| c.is_ascii_hexdigit());
+    let hex = |name: &str| {
+        let name = name.strip_prefix("hnsw_").unwrap();
+        name.chars().all(|c| c.is_ascii_hexdigit() || c == '_')
+    };
     assert!(hex(of_a) && hex(of_b) && of_a != of_b, "{tables}");
     let seen = |store: &PostgresStore, table: &str| {
         store.query_column(&format!("SELECT tenant FROM atlatl.\"{table}\"")).wait().unwrap().len()
     };
     assert_eq!((seen(&a, of_a), seen(&a, of_b), seen(&b, of_a)), (FROM, 0, 0));
-    for table in ["near", "waiting"] {
+    for table in ["embedding_index", "embedding_queue"] {
         let whose = a.query_column(&format!("SELECT tenant FROM atlatl.{table}")).wait().unwrap();
         assert!(whose.iter().all(|tenant| tenant == "a"), "{table}");
     }
 
     // As the program's role, but with plain SQL.
     let as_app = |sql: &str| server.sql(&database, &format!("SET ROLE {APP}; {sql}"));
-    for make in ["make_near('the model''s name', 32)", "drop_near('the model''s name')"] {
+    for make in [
+        "build_embedding_index('the model''s name', 32)",
+        "drop_embedding_index('the model''s name')",
+        "drop_retired_index('the model''s name')",
+    ] {
         // No tenant can be named, and without one nothing happens.
         let done = as_app(&format!("SELECT coalesce(atlatl.{make}::text, 'nothing')"));
-        assert!(done == "nothing" || done == "false", "{make}: {done}");
+        assert_eq!(done, "false", "{make}");
     }
     let refused = |sql: &str, why: &str| {
         as_app(&format!(
@@ -49,7 +56,7 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
              EXCEPTION WHEN {why} THEN RETURN; END $do$"
         ));
     };
-    let vector = format!("array_fill(0.1::real, ARRAY[{DIMENSIONS}])::vector");
+    let vector = format!("array_fill(0.1::real, ARRAY[{DIMENSIONS}])::halfvec");
     let into = |tenant: &str| {
         format!(
             "INSERT INTO atlatl.\"{of_b}\" (tenant, key, embedding) VALUES ({tenant}, 1, {vector})"
@@ -57,15 +64,15 @@ fn an_index_is_its_tenants_alone_also_by_plain_sql() {
     };
     refused(&into("'a'"), "check_violation");
     refused(&into("E'b''; --\\\\'"), "insufficient_privilege");
-    refused("UPDATE atlatl.near SET relation = 'secret'", "insufficient_privilege");
+    refused("UPDATE atlatl.embedding_index SET relation = 'secret'", "insufficient_privilege");
     refused("PERFORM atlatl.admit('atlatl.secret', 'TRUNCATE')", "insufficient_privilege");
     refused("CREATE TABLE atlatl.mine (n integer)", "insufficient_privilege");
-    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.near"), "2");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.embedding_index"), "2");
     assert_eq!(
         server.sql(&database, &format!("SELECT count(*) FROM atlatl.\"{of_b}\"")),
         FROM.to_string()
     );
-    let loose = "SELECT count(*) FROM pg_class WHERE relname LIKE 'near\\_%' AND relkind = 'r' \
+    let loose = "SELECT count(*) FROM pg_class WHERE relname LIKE 'hnsw\\_%' AND relkind = 'r' \
                  AND NOT (relrowsecurity AND relforcerowsecurity)";
     assert_eq!(server.sql(&database, loose), "0");
 }
@@ -75,16 +82,17 @@ fn without_pgvector_there_is_no_index_and_with_it_there_is_one_later() {
     let server = PostgresServer::shared();
     let database = server.database_without_pgvector();
     Postgres::migrate(&options(server, testkit::postgres::OWNER, &database)).wait().unwrap();
-    server.sql(&database, "DROP EXTENSION IF EXISTS vector");
     let postgres = opened_again(server, &database);
     let store = postgres.tenant("a").unwrap();
     let known = filled(&store, FROM, 7);
     assert!(!store.is_index_behind().wait().unwrap());
     assert_eq!(store.advance_index().wait().unwrap(), 0);
     assert_eq!(recall(&store, &known, &any(), 3), 100);
-    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.near"), "0");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.embedding_index"), "0");
     server.sql(&database, "CREATE EXTENSION vector");
+    Postgres::migrate(&options(server, testkit::postgres::OWNER, &database)).wait().unwrap();
     let store = opened_again(server, &database).tenant("a").unwrap();
+    assert_eq!(recall(&store, &known, &any(), 3), 100, "the vectors are converted");
     advance(&store);
     assert_eq!(rows(server, &database), FROM.to_string());
 }

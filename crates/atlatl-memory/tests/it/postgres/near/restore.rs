@@ -1,10 +1,11 @@
-//! Indexes in a backup: a server that a dump is restored into starts its transaction ids again.
+//! Indexes and the embedding queue in a backup: a server that a dump is restored into starts its
+//! transaction ids again.
 
 use super::*;
 use atlatl_memory::contract::BlockOn;
 
 #[test]
-fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
+fn an_index_and_a_model_of_a_dump_are_used_where_it_is_restored() {
     let old = PostgresServer::shared();
     let (postgres, database) = opened(old);
     let (half, whole) = (postgres.tenant("half").unwrap(), postgres.tenant("whole").unwrap());
@@ -14,10 +15,10 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
     let many = "DO $$ BEGIN FOR n IN 1..40000 LOOP \
                 PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
     old.sql(&database, many);
-    let begun = "SELECT count(*) FROM atlatl.near WHERE since IS NOT NULL AND NOT complete";
-    while old.sql(&database, begun) != "1" {
-        assert_eq!(half.advance_index().wait().unwrap(), 1);
-    }
+    // A model whose memories are not queued yet.
+    let model = "INSERT INTO atlatl.embedding_model (tenant, model, since) \
+                 VALUES ('', 'new', pg_current_xact_id())";
+    old.sql(&database, model);
     let dump = old.home().join("near.dump");
     let file = dump.to_str().unwrap();
     old.program("pg_dump", "postgres", &["-Fc", "-f", file, &database]).unwrap();
@@ -26,7 +27,7 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
     let restored = new.database_without_pgvector();
     let into = ["--exit-on-error", "--single-transaction", "-d", &restored, file];
     new.program("pg_restore", "postgres", &into).unwrap();
-    let ahead = "SELECT pg_current_xact_id() < min(since) FROM atlatl.near WHERE NOT complete";
+    let ahead = "SELECT pg_current_xact_id() < min(since) FROM atlatl.embedding_model";
     assert_eq!(new.sql(&restored, ahead), "t", "nothing is shown");
     let postgres = opened_again(&new, &restored);
     for (name, known) in ["half", "whole"].into_iter().zip(&known) {
@@ -37,6 +38,6 @@ fn an_index_that_was_half_made_in_a_dump_is_finished_where_it_is_restored() {
         let found = recall(&store, known, &any(), 10);
         assert!(found >= 90, "{name}: {found} of 100");
     }
-    let complete = "SELECT count(*) FROM atlatl.near WHERE complete";
-    assert_eq!(new.sql(&restored, complete), "2");
+    let claim = postgres.embedding_queue().claim("new", 9, Duration::from_secs(60)).wait();
+    assert_eq!(claim.unwrap().unwrap().memories.len(), 9);
 }
