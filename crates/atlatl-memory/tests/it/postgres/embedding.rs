@@ -162,7 +162,7 @@ fn g45_the_claims_of_a_killed_worker_return_after_their_lease() {
     let store = postgres.tenant("a").unwrap();
     store.put(&memories(10, "one"), OnConflict::Keep).wait().unwrap();
     let queue = postgres.embedding_queue();
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(5);
     let first = claim(&*queue, MODEL, 6, lease);
     assert_eq!((first.memories.len(), first.attempts, &*first.tenant), (6, 0, "a"));
     // Another worker takes the others, and then there is nothing.
