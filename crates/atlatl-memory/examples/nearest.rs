@@ -1,5 +1,5 @@
-//! Measures vector search of one large tenant with and without the index, in its own `PostgreSQL`
-//! (`TESTKIT_POSTGRES`): `nearest [VECTORS] [DIMENSIONS]`.
+//! Measures vector search of one large tenant with and without the index, and the bytes on disk, in
+//! its own `PostgreSQL` (`TESTKIT_POSTGRES`): `nearest [VECTORS] [DIMENSIONS]`.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -49,6 +49,19 @@ fn asked(
     (answers, times[times.len() / 2], times[times.len() * 95 / 100])
 }
 
+/// The bytes of a memory on disk with all indexes: of its vector, and of the rest.
+fn bytes(server: &PostgresServer, database: &str) -> String {
+    server.sql(
+        database,
+        "SELECT coalesce(sum(size) FILTER (WHERE is_vector), 0) / (SELECT count(*) FROM atlatl.memory) \
+             || ' of vectors, ' || sum(size) FILTER (WHERE NOT is_vector) \
+                 / (SELECT count(*) FROM atlatl.memory) || ' of the rest' \
+         FROM (SELECT pg_total_relation_size(oid) AS size, \
+                   relname ~ '^(vector|near|waiting|embedding|hnsw)' AS is_vector FROM pg_class \
+               WHERE relnamespace = 'atlatl'::regnamespace AND relkind = 'r') t",
+    )
+}
+
 #[expect(clippy::print_stdout, reason = "this is what it is for")]
 fn main() {
     let mut sizes = std::env::args().skip(1).map(|n| n.parse::<usize>().expect("a number"));
@@ -84,6 +97,7 @@ fn main() {
     let seconds = |begun: Instant| begun.elapsed().as_secs_f64();
     println!("{vectors} vectors of {dimensions} numbers written in {:.1} s", seconds(begun));
     server.sql(&database, "VACUUM ANALYZE");
+    println!("bytes a memory without an index: {}", bytes(&server, &database));
     let questions: Vec<_> = (0..QUESTIONS).map(|_| vector(&mut random, dimensions)).collect();
     let (right, half, most) = asked(&store, &questions, now);
     println!("compared: p50 {half:.1?}, p95 {most:.1?}");
@@ -97,7 +111,9 @@ fn main() {
     }
     let slowest = steps.iter().max().copied().unwrap_or_default();
     println!("index filled in {:.1} s, slowest step {slowest:.1?}", seconds(begun));
-    server.sql(&database, "VACUUM ANALYZE");
+    // Moving vectors leaves free space behind, which later vectors fill.
+    server.sql(&database, "VACUUM FULL ANALYZE");
+    println!("bytes a memory with an index: {}", bytes(&server, &database));
     let (found, half, most) = asked(&store, &questions, now);
     let shared: usize = right.iter().zip(&found).map(|(a, b)| a.intersection(b).count()).sum();
     let wanted: usize = right.iter().map(HashSet::len).sum();

@@ -277,7 +277,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    WITH some AS MATERIALIZED (
+    WITH batch AS MATERIALIZED (
         SELECT v.tenant, v.model, v.key, v.vector FROM atlatl.vector v
         WHERE (v.tenant, v.model, v.key) > (state.upto_tenant, state.upto_model, state.upto_key)
         ORDER BY v.tenant, v.model, v.key LIMIT most
@@ -285,12 +285,12 @@ BEGIN
     copied AS (
         -- A row that is there already was copied by a trigger, and is newer.
         INSERT INTO atlatl.embedding (tenant, model, key, embedding)
-            SELECT s.tenant, s.model, s.key, atlatl.half(s.vector) FROM some s
+            SELECT s.tenant, s.model, s.key, atlatl.half(s.vector) FROM batch s
             WHERE EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = s.tenant AND m.key = s.key)
             ON CONFLICT DO NOTHING
     )
-    SELECT s.tenant, s.model, s.key, (SELECT count(*)::integer FROM some) AS n INTO last
-        FROM some s ORDER BY s.tenant DESC, s.model DESC, s.key DESC LIMIT 1;
+    SELECT s.tenant, s.model, s.key, (SELECT count(*)::integer FROM batch) AS n INTO last
+        FROM batch s ORDER BY s.tenant DESC, s.model DESC, s.key DESC LIMIT 1;
     IF NOT FOUND THEN
         UPDATE atlatl.vector_conversion SET complete = true;
         RETURN NULL;
@@ -392,11 +392,11 @@ BEGIN
                 ' OR EXISTS (SELECT FROM atlatl.%I n WHERE n.tenant = $1 AND n.key = s.key)', relation);
         END IF;
         EXECUTE format(
-            'WITH some AS MATERIALIZED (SELECT m.key FROM atlatl.memory m '
+            'WITH batch AS MATERIALIZED (SELECT m.key FROM atlatl.memory m '
             'WHERE m.tenant = $1 AND m.key > $3 ORDER BY m.key LIMIT $4), '
             'queued AS (INSERT INTO atlatl.embedding_queue (tenant, model, key) '
-            'SELECT $1, $2, s.key FROM some s WHERE NOT (%s) ON CONFLICT DO NOTHING) '
-            'SELECT count(*)::integer, max(key) FROM some', has_vector)
+            'SELECT $1, $2, s.key FROM batch s WHERE NOT (%s) ON CONFLICT DO NOTHING) '
+            'SELECT count(*)::integer, max(key) FROM batch', has_vector)
             INTO n, last USING state.upto_tenant, wanted, state.upto_key, budget;
         tenant_done := n < budget;
         budget := budget - greatest(n, 1);
