@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio_postgres::types::Type;
 
-use super::crud::{Tenant, rows, storable};
+use super::crud::{Tenant, storable};
 use super::database::Database;
 use super::migrations::NO_TENANT;
 use super::pool::{Pool, read_transaction, write_transaction};
 use super::session::{Access, Value};
-use super::vectors::texts;
+use super::vectors::unembedded_texts;
 use super::{Postgres, PostgresStore};
 use crate::store::{EmbeddingClaim, EmbeddingQueue, Release, StoreError, Unembedded};
 
@@ -161,8 +161,7 @@ impl EmbeddingQueue for PostgresQueue {
                 continue;
             };
             let store = PostgresStore::new(Arc::clone(&self.database), &name);
-            let memories = store.texts(&keys).await?;
-            // All may have been deleted meanwhile, and with them their places in the queue.
+            let memories = store.claimed_texts(&model, &keys).await?;
             if !memories.is_empty() {
                 return Ok(Some(EmbeddingClaim::new(name, Arc::new(store), memories, attempts)));
             }
@@ -201,16 +200,29 @@ impl EmbeddingQueue for PostgresQueue {
 }
 
 impl PostgresStore {
-    /// Returns the texts of the memories with these keys that exist.
-    async fn texts(&self, keys: &[i64]) -> Result<Vec<Unembedded>, StoreError> {
-        let sql = "SELECT d.key, d.json FROM atlatl.document d \
-                   WHERE d.tenant = $1 AND d.key = ANY ($2) ORDER BY d.key LIMIT $3";
-        let (name, most) = (&self.tenant.name, rows(keys.len()));
-        read_transaction!(self.pool().await?, name, Access::Keys, |db| {
-            let values: [Value<'_>; 3] =
-                [(name, Type::TEXT), (&keys, Type::INT8_ARRAY), (&most, Type::INT8)];
-            texts(&db.query(sql, &values).await?)
-        })
+    /// Returns the texts of claimed memories. Those that were deleted or have a vector leave the queue.
+    async fn claimed_texts(
+        &self,
+        model: &str,
+        keys: &[i64],
+    ) -> Result<Vec<Unembedded>, StoreError> {
+        let ((pool, storage), tenant) = (self.database.verified().await?, &self.tenant);
+        let memories = read_transaction!(pool, &tenant.name, Access::Keys, |db| {
+            unembedded_texts(db, tenant, storage, model, keys).await
+        })?;
+        let is_waiting =
+            |key: &i64| memories.iter().any(|one| i64::try_from(one.version) == Ok(*key));
+        let done: Vec<i64> = keys.iter().copied().filter(|key| !is_waiting(key)).collect();
+        if !done.is_empty() {
+            let sql = "DELETE FROM atlatl.embedding_queue \
+                       WHERE tenant = $1 AND model = $2 AND key = ANY ($3)";
+            write_transaction!(pool, &tenant.name, |db| {
+                let values: [Value<'_>; 3] =
+                    [(&tenant.name, Type::TEXT), (&model, Type::TEXT), (&done, Type::INT8_ARRAY)];
+                db.execute(sql, &values).await
+            })?;
+        }
+        Ok(memories)
     }
 }
 

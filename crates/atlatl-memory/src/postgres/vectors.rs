@@ -229,8 +229,27 @@ pub(super) async fn unembedded(
     texts(&db.query(&sql, &values).await?)
 }
 
+/// Returns the texts of the memories with these keys that exist and have no vector.
+pub(super) async fn unembedded_texts(
+    db: &Session,
+    tenant: &Tenant,
+    storage: &VectorStorage,
+    model: &str,
+    keys: &[i64],
+) -> Result<Vec<Unembedded>, StoreError> {
+    let values = [(&tenant.name as _, Type::TEXT), (&model as _, Type::TEXT)];
+    let indexed = storage.indexed_table(db, &values).await?;
+    let sql = format!(
+        "SELECT m.key, m.json FROM atlatl.document m \
+         WHERE m.tenant = $1 AND m.key = ANY ($3) AND NOT {} ORDER BY m.key",
+        storage.has_vector(indexed.as_deref())
+    );
+    let [name, model] = values;
+    texts(&db.query(&sql, &[name, model, (&keys, Type::INT8_ARRAY)]).await?)
+}
+
 /// Converts rows with the key and the JSON of a memory.
-pub(super) fn texts(rows: &[Row]) -> Result<Vec<Unembedded>, StoreError> {
+fn texts(rows: &[Row]) -> Result<Vec<Unembedded>, StoreError> {
     let one = |row: &Row| {
         Ok(Unembedded::from_memory(row.get::<_, i64>(0).unsigned_abs(), read(row.get(1))?))
     };

@@ -94,7 +94,7 @@ fn a_vector_that_is_written_while_the_index_is_made_is_not_forgotten() {
         let writer = scope.spawn(|| {
             let insert = format!(
                 "INSERT INTO atlatl.embedding (tenant, model, key, embedding) \
-                 VALUES ('a', 'the model''s name', {key}, '[{}]'); SELECT pg_sleep(1.5)",
+                 VALUES ('a', 'the model''s name', {key}, '[{}]'); SELECT pg_sleep(4)",
                 numbers.join(",")
             );
             server.sql(&database, &insert);
