@@ -206,7 +206,7 @@ impl PostgresStore {
         model: &str,
         keys: &[i64],
     ) -> Result<Vec<Unembedded>, StoreError> {
-        let ((pool, storage), tenant) = (self.database.verified().await?, &self.tenant);
+        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
         let memories = read_transaction!(pool, &tenant.name, Access::Keys, |db| {
             unembedded_texts(db, tenant, storage, model, keys).await
         })?;

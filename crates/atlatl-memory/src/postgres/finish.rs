@@ -11,7 +11,8 @@ use tokio_postgres::types::Type;
 
 use super::crud::Tenant;
 use super::migrations::{
-    NO_TENANT, check_version, convert_vectors, drop_replaced, lock, owner_pool, unfinished,
+    NO_TENANT, STOP_WRITERS, check_version, convert_vectors, drop_replaced, lock, owner_pool,
+    unfinished,
 };
 use super::options::{APPLICATION, PostgresOptions};
 use super::pool::{Pool, read_transaction, write_transaction};
@@ -19,11 +20,6 @@ use super::search_index::{FILL_BATCH_LEN, advance, fill};
 use super::session::{Access, Session};
 use crate::store::StoreError;
 
-/// Stops writers, in the order in which they lock tables. Triggers of `memory` use tables that are
-/// dropped.
-const STOP_WRITERS: &str = "SET LOCAL lock_timeout = '5s'; \
-                            LOCK TABLE atlatl.memory IN SHARE ROW EXCLUSIVE MODE; \
-                            LOCK TABLE atlatl.document IN ACCESS EXCLUSIVE MODE";
 /// The delay before documents are indexed that were written meanwhile.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -95,6 +91,8 @@ async fn index_backlog(pool: &Pool) -> Result<u64, StoreError> {
 async fn drop_previous(db: &Session, role: &str) -> Result<Option<Finish>, StoreError> {
     lock(db).await?;
     let unfinished = unfinished(db).await?;
+    // Requests wait no longer than this if a transaction does not end.
+    db.batch("SET LOCAL lock_timeout = '5s'").await?;
     db.batch(STOP_WRITERS).await?;
     let waits = "SELECT EXISTS (SELECT FROM atlatl.search_backlog) OR atlatl.is_converting()";
     if db.query(waits, &[]).await?.first().is_some_and(|row| row.get(0)) {

@@ -40,6 +40,8 @@ pub(super) async fn repair(
     storage: &VectorStorage,
     words: WordsColumn,
 ) -> Result<RepairReport, StoreError> {
+    // As other writers do first, so that a migration that stops them cannot deadlock with this.
+    db.batch("LOCK TABLE atlatl.memory IN ROW SHARE MODE").await?;
     let mut orphaned = 0;
     let vectors = match storage {
         VectorStorage::Arrays { .. } => "vector",

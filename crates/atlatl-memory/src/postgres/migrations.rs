@@ -105,6 +105,10 @@ const CONVERSION_BATCH_LEN: i32 = 5000;
 /// The pause while another process is converting.
 const CONVERSION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Stops writers until the end of the transaction, before they lock anything else: each locks rows of
+/// `memory` first. Otherwise a change of several tables could deadlock with them. Readers go on.
+pub(super) const STOP_WRITERS: &str = "LOCK TABLE atlatl.memory IN EXCLUSIVE MODE";
+
 /// The privileges on a table with rows of tenants.
 const ROWS: &str = "SELECT, INSERT, UPDATE, DELETE";
 
@@ -158,6 +162,9 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
         db.batch(MIGRATION_TABLE).await?;
         let Version { current, oldest } = version(db).await?;
         check_compatible(current, oldest).map_err(wrong)?;
+        if (1..newest()).contains(&current) {
+            db.batch(STOP_WRITERS).await?;
+        }
         let mut applied = Vec::new();
         for (number, Migration { name, sql, oldest, .. }) in (1_i32..).zip(MIGRATIONS) {
             if number > current {
