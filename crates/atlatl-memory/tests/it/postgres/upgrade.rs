@@ -46,7 +46,10 @@ fn g41_writes_of_the_previous_version_are_found_at_once() {
     let before = with_words(30, 1, "xyzzybefore");
     old::write(server, &database, "a", &before);
     let owner = options(server, OWNER, &database);
-    assert_eq!(Postgres::migrate(&owner).wait().unwrap(), ["0006-bounded-recall", "0007-embeddings"]);
+    assert_eq!(
+        Postgres::migrate(&owner).wait().unwrap(),
+        ["0006-bounded-recall", "0007-embeddings"]
+    );
     let waiting = "SELECT count(*) FROM atlatl.search_backlog";
     assert_eq!(server.sql(&database, waiting), "30");
     let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();

@@ -402,7 +402,9 @@ fn limits_of_one_tenant_do_not_affect_others() {
     assert_eq!(again.status, 1, "{again}");
     let counted = PostgresServer::shared().sql(
         house.owner.rsplit('/').next().unwrap(),
-        "SELECT count(*) FROM atlatl.memory WHERE tenant = 'bob'",
+        "SELECT (SELECT count(*) FROM atlatl.memory WHERE tenant = 'bob') \
+             + (SELECT count(*) FROM atlatl.search_statistics WHERE tenant = 'bob') \
+             + (SELECT count(*) FROM atlatl.common_term WHERE tenant = 'bob')",
     );
     assert_eq!(counted, "0");
 }
