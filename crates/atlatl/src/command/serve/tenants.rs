@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use atlatl_memory::{
-    BackfillQueue, ConnectionSharing, Embedder, EmbeddingBackfill, MIN_SHARED_CONNECTIONS, Postgres,
-    StoreError, TenantRecord,
+    BackfillQueue, ConnectionSharing, Embedder, EmbeddingBackfill, MIN_SHARED_CONNECTIONS,
+    Postgres, StoreError, TenantRecord,
 };
 use atlatl_server::auth::{
     ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
