@@ -1,6 +1,8 @@
 //! Databases and writes of programs of schema 5 and earlier: plain SQL that knows nothing of later
 //! tables.
 
+use std::fmt::Write as _;
+
 use mif::Memory;
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
@@ -25,9 +27,11 @@ pub(super) fn migrated_to(server: &PostgresServer, version: usize) -> String {
          DEFAULT now());"
     );
     for (n, (name, migration)) in (1..).zip(MIGRATIONS).take(version) {
-        sql += &format!("{migration}\n; INSERT INTO atlatl.migration VALUES ({n}, '{name}', 1);");
+        let _ =
+            write!(sql, "{migration}\n; INSERT INTO atlatl.migration VALUES ({n}, '{name}', 1);");
     }
-    sql += &format!(
+    let _ = write!(
+        sql,
         "GRANT USAGE ON SCHEMA atlatl TO {APP}; GRANT SELECT ON atlatl.migration TO {APP}; \
          GRANT USAGE ON SEQUENCE atlatl.version TO {APP}; \
          GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.memory, atlatl.document, atlatl.vector, \
@@ -60,7 +64,8 @@ fn write_some(
         let (id, kind) = (memory.id.to_string(), memory.memory_type.as_str());
         let created = memory.created.instant().timestamp_micros();
         let json = memory.to_json().replace('\'', "''");
-        sql += &format!(
+        let _ = write!(
+            sql,
             "WITH stored AS (INSERT INTO atlatl.memory (id, memory_type, namespace, status, tags, \
              created, changed, expires, confidence, fades) VALUES ('{id}', '{kind}', NULL, 'active', \
              '{{}}', {created}, {created}, NULL, NULL, false) RETURNING key), \
