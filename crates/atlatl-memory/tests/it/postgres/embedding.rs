@@ -17,7 +17,7 @@ use testkit::{SplitMix64, corpus};
 use super::{migrated, old, opened, options};
 
 const MODEL: &str = "counted";
-const LEASE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_mins(1);
 
 /// A model that counts the texts that it gets.
 #[derive(Default)]
@@ -72,7 +72,7 @@ fn memories(n: usize, name: &str) -> Vec<Memory> {
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(began.elapsed() < Duration::from_mins(1), "{what}");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -85,7 +85,7 @@ fn claim(queue: &dyn EmbeddingQueue, model: &str, limit: usize, lease: Duration)
         if let Some(claim) = queue.claim(model, limit, lease).wait().unwrap() {
             return claim;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "nothing is queued");
+        assert!(began.elapsed() < Duration::from_mins(1), "nothing is queued");
         thread::sleep(Duration::from_millis(20));
     }
 }

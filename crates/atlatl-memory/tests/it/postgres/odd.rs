@@ -136,7 +136,7 @@ fn words_that_are_not_in_the_index_are_put_there_and_loose_ends_removed() {
     // Like a program that writes one table and not the others.
     server.sql(
         &database,
-        "DELETE FROM atlatl.search_document WHERE sequence LIKE '%xyzzy%'; \
+        "DELETE FROM atlatl.search_document WHERE sequence LIKE '%xyzzi%'; \
          DELETE FROM atlatl.memory WHERE tenant = 'a' AND key IN \
              (SELECT key FROM atlatl.embedding WHERE tenant = 'a' LIMIT 2)",
     );

@@ -104,7 +104,8 @@ fn g41_a_large_backlog_is_indexed_in_steps() {
     assert!(!store.is_search_index_behind().wait().unwrap());
     assert_eq!(find(&store, "xyzzy").len(), 100);
     let counted = "SELECT documents FROM atlatl.search_statistics";
-    assert_eq!(server.sql(&database, counted), "1200");
+    // The last 200 do not change the frequencies much, so that words are not counted again.
+    assert_eq!(server.sql(&database, counted), "1000");
 }
 
 #[test]

@@ -38,6 +38,6 @@ fn an_index_and_a_model_of_a_dump_are_used_where_it_is_restored() {
         let found = recall(&store, known, &any(), 10);
         assert!(found >= 90, "{name}: {found} of 100");
     }
-    let claim = postgres.embedding_queue().claim("new", 9, Duration::from_secs(60)).wait();
+    let claim = postgres.embedding_queue().claim("new", 9, Duration::from_mins(1)).wait();
     assert_eq!(claim.unwrap().unwrap().memories.len(), 9);
 }
