@@ -4,6 +4,7 @@
 //! Row-level security policies on the role of the connection decide which rows a statement sees. A
 //! statement without a tenant setting sees none.
 
+mod cancel;
 mod candidates;
 mod cells;
 mod cleartext_guard;

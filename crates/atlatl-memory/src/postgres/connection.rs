@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,13 +13,14 @@ use tokio::task::AbortHandle;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
+use super::cancel::{CancelRequest, CancelRoute};
 use super::cleartext_guard::CleartextGuard;
 use super::connect_refusal::Refusal;
 use super::options::Target;
 use super::pooler::{PoolerDetector, StatementKind};
-use super::tls::{Encryption, TlsConnector};
+use super::tls::Encryption;
 use crate::blocking;
 use crate::store::{BoxError, StoreError};
 
@@ -38,17 +38,6 @@ pub(super) struct Connection {
     pooler: PoolerDetector,
     prepared_statements: Mutex<HashMap<(String, Vec<Type>), Statement>>,
     driver: AbortHandle,
-}
-
-/// How a cancel request is sent.
-#[derive(Clone)]
-enum CancelRoute {
-    /// Unencrypted, to the address that the client knows.
-    Plain,
-    /// Unencrypted, to this address.
-    Peer(SocketAddr),
-    /// Encrypted like the connection itself.
-    Tls(TlsConnector),
 }
 
 impl Connection {
@@ -170,7 +159,7 @@ impl Connection {
 
     /// Returns the request that cancels the running statement.
     pub(super) fn cancel_request(&self) -> CancelRequest {
-        CancelRequest { token: self.client.cancel_token(), route: self.cancel_route.clone() }
+        CancelRequest::new(self.client.cancel_token(), self.cancel_route.clone())
     }
 }
 
@@ -178,27 +167,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // By itself it would wait for the results of statements that were sent.
         self.driver.abort();
-    }
-}
-
-/// A request that cancels the running statement of a connection.
-pub(super) struct CancelRequest {
-    token: CancelToken,
-    route: CancelRoute,
-}
-
-impl CancelRequest {
-    /// Sends the request on a connection of its own, without a password.
-    pub(super) async fn send(self) -> Result<(), BoxError> {
-        match self.route {
-            CancelRoute::Plain => self.token.cancel_query(NoTls).await?,
-            CancelRoute::Peer(peer) => {
-                let stream = TcpStream::connect(peer).await?;
-                self.token.cancel_query_raw(stream, NoTls).await?;
-            }
-            CancelRoute::Tls(connector) => self.token.cancel_query(connector).await?,
-        }
-        Ok(())
     }
 }
 
@@ -234,7 +202,9 @@ async fn connect_plain(mut config: Config, target: &Target) -> Result<Connection
         return connect_guarded(&config, target).await;
     }
     match config.connect(NoTls).await {
-        Ok((client, driver)) => Ok(Connection::new(client, driver, CancelRoute::Plain, target)),
+        Ok((client, driver)) => {
+            Ok(Connection::new(client, driver, CancelRoute::local(&config), target))
+        }
         Err(error) => Err(Refusal::Plain(error)),
     }
 }

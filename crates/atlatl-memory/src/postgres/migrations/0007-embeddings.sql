@@ -135,23 +135,31 @@ BEGIN
         IF to_regclass('atlatl.vector') IS NOT NULL THEN
             DELETE FROM atlatl.vector v WHERE v.tenant = whose AND v.key = ANY (keys);
         END IF;
-        IF to_regclass('atlatl.embedding') IS NOT NULL THEN
-            models := ARRAY(
-                WITH RECURSIVE used AS (
-                    (SELECT e.model FROM atlatl.embedding e WHERE e.tenant = whose ORDER BY e.model LIMIT 1)
-                    UNION ALL SELECT (SELECT e.model FROM atlatl.embedding e
-                        WHERE e.tenant = whose AND e.model > u.model ORDER BY e.model LIMIT 1)
-                    FROM used u WHERE u.model IS NOT NULL)
-                SELECT u.model FROM used u WHERE u.model IS NOT NULL);
-            DELETE FROM atlatl.embedding e
-                WHERE e.tenant = whose AND e.model = ANY (models) AND e.key = ANY (keys);
-        END IF;
-        FOR relation IN
-            SELECT r.name FROM atlatl.embedding_index i, unnest(ARRAY[i.relation, i.retired]) AS r (name)
-            WHERE i.tenant = whose AND to_regclass('atlatl.' || r.name) IS NOT NULL
         LOOP
-            EXECUTE format('DELETE FROM atlatl.%I n WHERE n.tenant = $1 AND n.key = ANY ($2)', relation)
-                USING whose, keys;
+            BEGIN
+                IF to_regclass('atlatl.embedding') IS NOT NULL THEN
+                    models := ARRAY(
+                        WITH RECURSIVE used AS (
+                            (SELECT e.model FROM atlatl.embedding e WHERE e.tenant = whose ORDER BY e.model LIMIT 1)
+                            UNION ALL SELECT (SELECT e.model FROM atlatl.embedding e
+                                WHERE e.tenant = whose AND e.model > u.model ORDER BY e.model LIMIT 1)
+                            FROM used u WHERE u.model IS NOT NULL)
+                        SELECT u.model FROM used u WHERE u.model IS NOT NULL);
+                    DELETE FROM atlatl.embedding e
+                        WHERE e.tenant = whose AND e.model = ANY (models) AND e.key = ANY (keys);
+                END IF;
+                FOR relation IN
+                    SELECT r.name FROM atlatl.embedding_index i, unnest(ARRAY[i.relation, i.retired]) AS r (name)
+                    WHERE i.tenant = whose AND to_regclass('atlatl.' || r.name) IS NOT NULL
+                LOOP
+                    EXECUTE format('DELETE FROM atlatl.%I n WHERE n.tenant = $1 AND n.key = ANY ($2)', relation)
+                        USING whose, keys;
+                END LOOP;
+                EXIT;
+            EXCEPTION WHEN undefined_table THEN
+                -- A table was dropped after its name was read. Its vectors are elsewhere now.
+                NULL;
+            END;
         END LOOP;
     END LOOP;
     RETURN NULL;

@@ -14,10 +14,10 @@ fn a_broken_index_hides_nothing_and_is_rebuilt() {
     advance(&store);
     for fault in [
         // Like an interrupted index build.
-        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'atlatl.TABLE_index'::regclass",
-        "DROP INDEX atlatl.TABLE_index",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'atlatl.NAME_index'::regclass",
+        "DROP INDEX atlatl.NAME_index",
     ] {
-        server.sql(&database, &fault.replace("TABLE", &table(server, &database)));
+        server.sql(&database, &fault.replace("NAME", &table(server, &database)));
         assert_eq!(recall(&store, &known, &any(), 3), 100, "{fault}");
         assert!(store.is_index_behind().wait().unwrap(), "{fault}");
         advance(&store);
@@ -28,8 +28,8 @@ fn a_broken_index_hides_nothing_and_is_rebuilt() {
         assert_eq!(server.sql(&database, valid), "1", "{fault}");
     }
     // The vectors are lost with the table, and made again.
-    for fault in ["ALTER TABLE atlatl.TABLE DROP COLUMN embedding", "DROP TABLE atlatl.TABLE"] {
-        server.sql(&database, &fault.replace("TABLE", &table(server, &database)));
+    for fault in ["ALTER TABLE atlatl.NAME DROP COLUMN embedding", "DROP TABLE atlatl.NAME"] {
+        server.sql(&database, &fault.replace("NAME", &table(server, &database)));
         assert_eq!(nearest(&store, &known[0].1, &any(), 50), [], "{fault}");
         assert!(store.is_index_behind().wait().unwrap(), "{fault}");
         advance(&store);
