@@ -31,6 +31,12 @@ pub use self::hooked::Hooked;
 
 const MODEL: &str = "model-1";
 
+/// Returns the words of a text in the form of the full-text indexes, to compare a ranking with an
+/// exact one.
+pub fn index_words(text: &str) -> Vec<String> {
+    crate::search::tokenizer::words(text).collect()
+}
+
 /// Runs every case on an empty store from `make`.
 ///
 /// # Panics

@@ -223,6 +223,12 @@ impl PostgresStore {
         &self.tenant.name
     }
 
+    /// Returns the statement timeout of full-text searches.
+    #[cfg(feature = "contract")]
+    pub fn recall_timeout() -> std::time::Duration {
+        session::RECALL_TIMEOUT
+    }
+
     /// Runs plain SQL on a connection of this store and returns the first column as text, to test
     /// what the store can see.
     #[cfg(feature = "contract")]

@@ -31,7 +31,7 @@ use crate::store::StoreError;
 const SERVER_TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// The statement timeout of full-text searches, which take some tens of milliseconds.
-const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an abandoned transaction may take to end. After that its connection is closed.
 const ABANDONED_TIMEOUT: Duration = Duration::from_secs(5);
@@ -125,16 +125,18 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, StoreError> {
+        let statement = self.run_with_prologue(self.connection().query(sql, values));
         #[cfg(feature = "contract")]
-        super::statement_recorder::record(sql, values);
-        self.run_with_prologue(self.connection().query(sql, values)).await
+        let statement = super::statement_recorder::record(sql, values, statement);
+        statement.await
     }
 
     /// Runs a statement and returns the number of affected rows.
     pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
+        let statement = self.run_with_prologue(self.connection().execute(sql, values));
         #[cfg(feature = "contract")]
-        super::statement_recorder::record(sql, values);
-        self.run_with_prologue(self.connection().execute(sql, values)).await
+        let statement = super::statement_recorder::record(sql, values, statement);
+        statement.await
     }
 
     /// Runs several statements without parameters.

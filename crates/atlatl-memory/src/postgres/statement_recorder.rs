@@ -1,6 +1,7 @@
 //! Records the statements of a store with their parameters, so that a benchmark can replay them.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -23,6 +24,8 @@ pub struct RecordedStatement {
     pub types: Vec<Type>,
     /// Its parameters.
     pub values: Vec<RecordedValue>,
+    /// The time until its result. The first statement of a transaction includes the prologue.
+    pub elapsed: Duration,
 }
 
 /// An encoded parameter of any type.
@@ -53,20 +56,42 @@ pub async fn record_statements<T>(work: impl Future<Output = T>) -> (T, Vec<Reco
         .await
 }
 
-/// Records a statement, if recording is on.
-pub(super) fn record(sql: &str, values: &[Value<'_>]) {
-    // Fails if recording is off.
+/// Runs a statement, and records it with its time if recording is on.
+pub(super) async fn record<T>(
+    sql: &str,
+    values: &[Value<'_>],
+    statement: impl Future<Output = T>,
+) -> T {
+    let Some(place) = push(sql, values) else { return statement.await };
+    let begun = Instant::now();
+    let done = statement.await;
+    let elapsed = begun.elapsed();
+    // A statement belongs to the recorded future, so recording is still on.
     let _ = STATEMENTS.try_with(|sent| {
+        if let Some(one) = sent.borrow_mut().get_mut(place) {
+            one.elapsed = elapsed;
+        }
+    });
+    done
+}
+
+/// Adds a statement to the recording, and returns its index. Returns `None` if recording is off.
+fn push(sql: &str, values: &[Value<'_>]) -> Option<usize> {
+    let pushed = STATEMENTS.try_with(|sent| {
         let encoded = |(value, kind): &Value<'_>| {
             let mut bytes = BytesMut::new();
             let none = value.to_sql_checked(kind, &mut bytes);
             // A parameter that cannot be encoded fails when it is sent.
             RecordedValue(matches!(none, Ok(IsNull::No)).then(|| bytes.to_vec()))
         };
-        sent.borrow_mut().push(RecordedStatement {
+        let mut sent = sent.borrow_mut();
+        sent.push(RecordedStatement {
             sql: sql.to_owned(),
             types: values.iter().map(|(_, kind)| kind.clone()).collect(),
             values: values.iter().map(encoded).collect(),
+            elapsed: Duration::ZERO,
         });
+        sent.len() - 1
     });
+    pushed.ok()
 }
