@@ -8,6 +8,7 @@
 
 mod bare;
 mod database;
+mod environment;
 #[path = "../memory/pair.rs"]
 #[expect(dead_code, reason = "its other half takes turns one by one")]
 mod pair;
@@ -27,6 +28,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use self::database::Database;
+use self::environment::{load_average, sizes};
 use self::rows::Rows;
 use self::supply::Supply;
 use self::tenants::Tenants;
@@ -42,7 +44,7 @@ fn main() {
     let tenants = Tenants::new(&database);
     let mut supply = Supply::new();
     let rows = Rows::new(&database, &tenants);
-    let steps: Vec<Value> = sizes()
+    let steps: Vec<Value> = sizes(&SIZES)
         .into_iter()
         .map(|size| step(&database, &tenants, &rows, &mut supply, size))
         .collect();
@@ -83,15 +85,4 @@ fn step(
         "database_bytes": bytes,
         "operations": rows.measure(supply),
     })
-}
-
-/// The load average of the last minute, since other programs may be running.
-fn load_average() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    text.split(' ').next()?.parse().ok()
-}
-
-fn sizes() -> Vec<usize> {
-    let Ok(asked) = std::env::var("ATLATL_BENCH_MEMORIES") else { return SIZES.to_vec() };
-    asked.split(',').map(|size| size.trim().parse().expect("a number of memories")).collect()
 }
