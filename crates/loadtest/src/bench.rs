@@ -12,9 +12,11 @@ mod offload;
 mod proxy;
 mod questions;
 mod ranking;
+mod recall;
 mod run_output;
 mod server;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,6 +47,9 @@ pub(crate) struct BenchArgs {
     /// With `questions`: the commit of the program in `--bin`, if it is another one
     #[arg(long, value_name = "COMMIT", requires = "bin")]
     program: Option<String>,
+    /// With `recall`: run so many random queries in place of the classes of queries
+    #[arg(long, value_name = "NUMBER")]
+    random: Option<u64>,
 }
 
 /// The benchmarks there are.
@@ -68,6 +73,8 @@ enum Bench {
     /// A thousand tenants in `PostgreSQL` compared with bare SQL, and HTTP requests that use no
     /// store
     Server,
+    /// Recall in one tenant of up to a million memories, compared with exact BM25 and with 0.1.0
+    Recall,
     /// Storing a result with 10,000 stored results compared with none
     Usage,
     /// Size, CPU time and memory of the released program, with their goals
@@ -81,8 +88,8 @@ enum Bench {
 /// Makes the generated parts of the document from the results of a benchmark.
 type Tables = fn(&Value) -> Result<Vec<(&'static str, String)>>;
 
-/// Runs one benchmark.
-pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
+/// Rejects options of other benchmarks.
+fn check_options(args: &BenchArgs) -> Result<()> {
     ensure!(!args.http || matches!(args.name, Bench::Proxy), "--http is for `bench proxy`");
     ensure!(
         args.bin.is_none() || matches!(args.name, Bench::Footprint | Bench::Questions | Bench::Run),
@@ -96,6 +103,16 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         args.directory.is_none() || matches!(args.name, Bench::Retrieval),
         "DIR is for `bench retrieval`"
     );
+    ensure!(
+        args.random.is_none() || matches!(args.name, Bench::Recall),
+        "--random is for `bench recall`"
+    );
+    Ok(())
+}
+
+/// Runs one benchmark.
+pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
+    check_options(args)?;
     let (name, package, tables): (_, _, Tables) = match args.name {
         Bench::Proxy if args.http => ("remote", "atlatl-lro", proxy::remote_tables),
         Bench::Core => ("core", "lro-core", offload::core_tables),
@@ -106,6 +123,10 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Ranking => ("ranking", "atlatl-memory", ranking::tables),
         Bench::Retrieval => ("retrieval", "atlatl-memory", ranking::retrieval_tables),
         Bench::Server => ("server", "atlatl-memory", server::tables),
+        Bench::Recall if args.random.is_some() => {
+            ("recall-random", "atlatl-memory", recall::random_tables)
+        }
+        Bench::Recall => ("recall", "atlatl-memory", recall::tables),
         Bench::Usage => ("usage", "atlatl-lro", offload::usage_tables),
         Bench::Footprint => ("footprint", "atlatl-lro", footprint::tables),
         Bench::Run => ("run", "atlatl-lro", run_output::tables),
@@ -124,11 +145,10 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
             let script = repository.path(".ci/models");
             ensure!(Command::new(script).status()?.success(), ".ci/models failed");
         }
+        Bench::Recall => install(repository, &cache, ".ci/postgres")?,
         Bench::Server => {
             for script in [".ci/postgres", ".ci/s3"] {
-                let installed =
-                    Command::new(repository.path(script)).env("ATLATL_CACHE", &cache).status()?;
-                ensure!(installed.success(), "{script} failed");
+                install(repository, &cache, script)?;
             }
         }
         Bench::Core
@@ -138,10 +158,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         | Bench::Questions
         | Bench::Run => {}
     }
-    let options = match args.name {
-        Bench::Proxy if args.http => "proxy --http",
-        Bench::Retrieval => "retrieval DIR",
-        _ => name,
+    let options = match (args.name, args.random) {
+        (Bench::Proxy, _) if args.http => "proxy --http".to_owned(),
+        (Bench::Retrieval, _) => "retrieval DIR".to_owned(),
+        (Bench::Recall, Some(random)) => format!("recall --random {random}"),
+        _ => name.to_owned(),
     };
     let command = format!("cargo xtask bench {options}");
     let record = RunRecord::begin(repository, &format!("bench-{name}"), &command)?;
@@ -149,7 +170,9 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     // Those that ask no model do without: to build and link them takes minutes.
     let features: &[&str] = match args.name {
         Bench::Memory => &["--no-default-features", "--features", "contract"],
-        Bench::Server => &["--no-default-features", "--features", "contract,postgres"],
+        Bench::Recall | Bench::Server => {
+            &["--no-default-features", "--features", "contract,postgres"]
+        }
         Bench::Proxy | Bench::Usage => &[],
         _ => &["--all-features"],
     };
@@ -157,6 +180,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
         Bench::Footprint => footprint::measure(repository, args.bin.as_deref(), &cache)?,
         Bench::Run => run_output::measure(repository, args.bin.as_deref(), &cache)?,
         Bench::Retrieval => measure_retrieval(repository, args, features, &cache)?,
+        Bench::Recall => {
+            let random = args.random.unwrap_or_default().to_string();
+            let variables = [("ATLATL_BENCH_RANDOM", OsStr::new(&random))];
+            measure(repository, package, "recall", features, &cache, &variables)?
+        }
         _ => measure(repository, package, name, features, &cache, &[])?,
     };
     if let Bench::Server = args.name {
@@ -200,6 +228,13 @@ fn run_questions(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     Ok(true)
 }
 
+/// Runs a script that installs what a benchmark uses.
+fn install(repository: &Repository, cache: &Path, script: &str) -> Result<()> {
+    let installed = Command::new(repository.path(script)).env("ATLATL_CACHE", cache).status()?;
+    ensure!(installed.success(), "{script} failed");
+    Ok(())
+}
+
 /// Builds the servers that a benchmark uses; cargo builds only the programs of the benchmark's own
 /// package.
 fn build_servers(repository: &Repository) -> Result<()> {
@@ -218,7 +253,7 @@ fn measure_retrieval(
     let directory = args.directory.as_deref().context("DIR is missing")?;
     let directory = fs::canonicalize(directory)
         .with_context(|| format!("cannot read the directory {}", directory.display()))?;
-    let variables = [("ATLATL_RETRIEVAL_DIR", directory.as_path())];
+    let variables = [("ATLATL_RETRIEVAL_DIR", directory.as_os_str())];
     measure(repository, "atlatl-memory", "ranking", features, cache, &variables)
 }
 
@@ -229,7 +264,7 @@ fn measure(
     name: &str,
     features: &[&str],
     cache: &Path,
-    variables: &[(&str, &Path)],
+    variables: &[(&str, &OsStr)],
 ) -> Result<Value> {
     let run = repository
         .cargo(&["bench", "--locked", "--package", package, "--bench", name])

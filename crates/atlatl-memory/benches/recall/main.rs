@@ -27,6 +27,7 @@ mod searches;
 mod text;
 
 use std::env;
+use std::time::Instant;
 
 use atlatl_memory::PostgresStore;
 use serde_json::{Map, Value, json};
@@ -111,8 +112,7 @@ fn start_tenants(database: &Database, corpus: &Corpus) -> PostgresStore {
 fn class_steps(mut loader: Loader<'_>, queries: usize) -> Vec<Value> {
     let (corpus, database, store) = (loader.corpus, loader.database, loader.store);
     let previous_queries = number("ATLATL_BENCH_PREVIOUS", PREVIOUS_QUERIES);
-    let previous =
-        (previous_queries > 0).then(|| Previous::new(database, &corpus.text, TENANT));
+    let previous = (previous_queries > 0).then(|| Previous::new(database, &corpus.text, TENANT));
     let (mut index, mut stored, mut analyzed) = (ExactIndex::default(), ANALYZED, ANALYZED);
     let sizes = sizes(&SIZES);
     let mut steps = Vec::new();
@@ -121,7 +121,7 @@ fn class_steps(mut loader: Loader<'_>, queries: usize) -> Vec<Value> {
         stored = size;
         let from = index.len();
         index.extend(corpus, from..size);
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         if let Some(previous) = &previous {
             progress(&format!("filling the tables of 0.1.0 up to {size}"));
             previous.fill(corpus, from..size);

@@ -40,9 +40,8 @@ impl<'a> Previous<'a> {
     /// Creates the tables.
     pub(crate) fn new(database: &'a Database, text: &'a Text, tenant: &'a str) -> Self {
         database.sql(&format!("SET ROLE {OWNER}; {}", include_str!("previous.sql")));
-        let setup = format!(
-            "SET atlatl.tenant = '{tenant}'; {SETTINGS}; SET SESSION AUTHORIZATION {APP}"
-        );
+        let setup =
+            format!("SET atlatl.tenant = '{tenant}'; {SETTINGS}; SET SESSION AUTHORIZATION {APP}");
         let client = connect(&database.superuser(), &setup);
         let cpu = BackendCpu::new([pid(&client)]);
         Self { database, text, tenant, client, cpu }

@@ -134,7 +134,7 @@ impl<'a> Queries<'a> {
         let unit = |phrase: &Phrase| -> Option<Vec<u32>> {
             index_words(&phrase.words).iter().map(|word| self.text.number(word)).collect()
         };
-        let units = terms.phrases.iter().map(unit).collect::<Option<_>>()?;
+        let units = terms.phrases.iter().map(unit).collect::<Option<Vec<_>>>()?;
         Some(Query { terms, restriction, limit: LIMIT, units })
     }
 
@@ -214,7 +214,8 @@ impl<'a> Queries<'a> {
         let mut words = Vec::new();
         for _ in 0..wanted {
             // Most queries are about one memory; some words are of others.
-            let other = if self.random.chance(20) { self.random.below(self.index.len()) } else { n };
+            let other =
+                if self.random.chance(20) { self.random.below(self.index.len()) } else { n };
             let of_memory = self.plain_words(other);
             if !of_memory.is_empty() {
                 let word = *self.random.pick(&of_memory);

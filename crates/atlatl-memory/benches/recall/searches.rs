@@ -127,7 +127,9 @@ impl Searches<'_> {
         let mut slowest = Duration::ZERO;
         for n in 0..count {
             if n > 0 && n.is_multiple_of((count / 20).max(1)) {
-                progress(&format!("{n} of {count} random queries, at most {slowest:?} a statement"));
+                progress(&format!(
+                    "{n} of {count} random queries, at most {slowest:?} a statement"
+                ));
             }
             let (words, query) = queries.random();
             let (answered, statements) = self.recorded(&query);

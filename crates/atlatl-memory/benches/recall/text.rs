@@ -71,7 +71,8 @@ impl Text {
         if token.len() > MAX_TOKEN_LEN || token.contains('\0') {
             return None;
         }
-        let words: Vec<u32> = index_words(token).into_iter().map(|word| self.intern(word)).collect();
+        let words: Vec<u32> =
+            index_words(token).into_iter().map(|word| self.intern(word)).collect();
         let place = index(self.tokens.len());
         match words.as_slice() {
             [] => return None,
