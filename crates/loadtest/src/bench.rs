@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "COMMIT", requires = "bin")]
     program: Option<String>,
     /// With `recall`: run so many random queries in place of the classes of queries
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     random: Option<u64>,
 }
 

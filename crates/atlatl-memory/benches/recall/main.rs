@@ -62,7 +62,9 @@ const VERIFIED: usize = 500;
 fn main() {
     let before = load_average();
     let corpus = Corpus::new(Text::read());
-    (0..VERIFIED).for_each(|n| corpus.verify(n));
+    for n in 0..VERIFIED {
+        corpus.verify(n);
+    }
     let database = Database::start();
     // Statistics are collected when this program says so.
     database.sql("ALTER SYSTEM SET autovacuum = off");

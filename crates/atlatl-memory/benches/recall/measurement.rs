@@ -58,7 +58,7 @@ impl BackendCpu {
 /// The times of one query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    pub(crate) wall: Duration,
+    wall: Duration,
     cpu: Duration,
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct Searches<'a> {
 }
 
 impl Searches<'_> {
-    /// Measures every class with `count` queries, and the first `previous_count` of them in 0.1.0's
-    /// way too.
+    /// Measures every class with `count` queries. `previous` has the statement of 0.1.0, and for how
+    /// many of the queries it is measured too.
     pub(crate) fn classes(
         &self,
         count: usize,

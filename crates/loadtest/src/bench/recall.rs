@@ -234,7 +234,7 @@ mod tests {
         let figures = |p95: f64, overlap: f64, refused: u64| {
             json!({
                 "times": 40, "wall": {"p50": 5.0, "p95": p95, "max": 120.4},
-                "cpu": {"p50": 4.0, "p95": 12.25, "max": 80.0},
+                "cpu": {"p50": 4.0, "p95": 12.2, "max": 80.0},
                 "overlap": {"mean": overlap, "worst": 0.4}, "refused": refused,
             })
         };
