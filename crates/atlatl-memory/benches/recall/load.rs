@@ -78,7 +78,7 @@ impl Loader<'_> {
         put(self.corpus, self.store, SEARCHED, range, UNCOUNTED_BATCH_LEN);
         progress("building the index of cells");
         let begun = Instant::now();
-        // The definition is that of the parent alone.
+        // The definition excludes the partitions.
         let definition = definition.trim().replacen(" ON ONLY ", " ON ", 1);
         database.sql(&format!("SET maintenance_work_mem = '1GB'; {definition}"));
         begun.elapsed().as_secs_f64()
