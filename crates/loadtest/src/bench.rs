@@ -207,6 +207,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     Ok(true)
 }
 
+/// Builds the program as it is released.
+pub(super) fn build_release(repository: &Repository, cache: &Path) -> Result<PathBuf> {
+    footprint::build(repository, cache)
+}
+
 /// Runs `bench questions`, which has its own document. A run of another program is recorded only.
 fn run_questions(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     let program = args.program.as_deref();

@@ -6,7 +6,10 @@ mod api_client;
 mod classification;
 mod client;
 mod counters;
+mod database;
+mod embedding;
 mod fairness;
+mod goodput;
 mod http_client;
 mod kill;
 mod lifecycle;
@@ -29,10 +32,13 @@ use xtask::atlatl::Atlatl;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
 
+use self::embedding::EmbeddingArgs;
 use self::kill::KillSchedule;
-use self::report::Report;
+use self::lifecycle::ClusterSpec;
+use self::report::{ClusterReport, Report};
 use self::state::State;
 use self::tenants::Tenants;
+use crate::bench;
 use crate::run_record::RunRecord;
 
 /// The commands of a cluster.
@@ -53,6 +59,27 @@ pub(crate) enum ClusterCommand {
     /// Measure other tenants and /readyz beside many queries of the largest tenant, record it in
     /// bench/runs/
     Fairness(FairnessArgs),
+    /// Count the texts that servers of one database embed, also after kills, record it in bench/runs/
+    Embedding(EmbeddingArgs),
+}
+
+/// The program to measure.
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
+    /// Directory of the built `atlatl` [default: build it for release]
+    #[arg(long, value_name = "DIR")]
+    bin: Option<PathBuf>,
+}
+
+impl ReleaseArgs {
+    /// The path of the program; builds it if no directory is given.
+    fn program(&self, repository: &Repository) -> Result<PathBuf> {
+        if self.bin.is_some() {
+            return atlatl(repository, &BinArgs { bin: self.bin.clone() });
+        }
+        output::progress("building atlatl for release");
+        bench::build_release(repository, &cache_dir()?)
+    }
 }
 
 /// The size of a cluster.
@@ -167,12 +194,18 @@ pub(crate) fn run(
         ClusterCommand::Run(args) => run_all(repository, &dir, args),
         ClusterCommand::Overload(args) => overload(repository, &dir, args),
         ClusterCommand::Fairness(args) => fairness(repository, &dir, args),
+        ClusterCommand::Embedding(args) => {
+            record(repository, "embedding", &args.command_line(), || {
+                embedding::run(&dir, args.release.program(repository)?, args)
+            })
+        }
     }
 }
 
 fn up(repository: &Repository, dir: &Path, args: &UpArgs) -> Result<State> {
     let atlatl = atlatl(repository, &args.bin)?;
-    lifecycle::up(dir, atlatl, args.replicas.into(), args.tenants.into())
+    let (replicas, tenants) = (args.replicas.into(), args.tenants.into());
+    lifecycle::up(dir, &ClusterSpec { atlatl, replicas, tenants, embedder: None })
 }
 
 fn atlatl(repository: &Repository, args: &BinArgs) -> Result<PathBuf> {
@@ -243,15 +276,12 @@ fn run_all(repository: &Repository, dir: &Path, args: &RunArgs) -> Result<bool> 
 fn overload(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<bool> {
     let OverloadArgs { seconds, tenants, bin } = args;
     let command = format!("cargo loadtest overload --seconds {seconds} --tenants {tenants}");
-    let record = RunRecord::begin(repository, "overload", &command)?;
-    let state = lifecycle::up(dir, atlatl(repository, bin)?, 1, (*tenants).into())?;
-    let report = overload::run(&state, *seconds);
-    output::progress("taking the cluster down");
-    lifecycle::down(&state.dir)?;
-    let record = record.finish(report?);
-    output::line(format_args!("wrote {}", record.write(repository)?.display()));
-    output::line(record.results().table());
-    Ok(output::verdict("overload", &record.results().findings()))
+    record(repository, "overload", &command, || {
+        let atlatl = atlatl(repository, bin)?;
+        let tenants = (*tenants).into();
+        let spec = ClusterSpec { atlatl, replicas: 1, tenants, embedder: None };
+        lifecycle::with_cluster(dir, &spec, |state| overload::run(state, *seconds))
+    })
 }
 
 /// Starts a cluster of one server, measures other tenants alone and beside the largest one, stops the
@@ -259,15 +289,26 @@ fn overload(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<
 fn fairness(repository: &Repository, dir: &Path, args: &FairnessArgs) -> Result<bool> {
     let FairnessArgs { seconds, memories, bin } = args;
     let command = format!("cargo loadtest fairness --seconds {seconds} --memories {memories}");
-    let record = RunRecord::begin(repository, "fairness", &command)?;
-    let state = lifecycle::up(dir, atlatl(repository, bin)?, 1, fairness::TENANTS)?;
-    let report = fairness::run(&state, Duration::from_secs(*seconds), *memories);
-    output::progress("taking the cluster down");
-    lifecycle::down(&state.dir)?;
-    let record = record.finish(report?);
+    record(repository, "fairness", &command, || {
+        let atlatl = atlatl(repository, bin)?;
+        let spec = ClusterSpec { atlatl, replicas: 1, tenants: fairness::TENANTS, embedder: None };
+        lifecycle::with_cluster(dir, &spec, |state| {
+            fairness::run(state, Duration::from_secs(*seconds), *memories)
+        })
+    })
+}
+
+/// Runs a measurement, writes its record, and prints its table and findings; true when there are none.
+fn record<R: ClusterReport>(
+    repository: &Repository,
+    name: &str,
+    command: &str,
+    measure: impl FnOnce() -> Result<R>,
+) -> Result<bool> {
+    let record = RunRecord::begin(repository, name, command)?.finish(measure()?);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     output::line(record.results().table());
-    Ok(output::verdict("fairness", &record.results().findings()))
+    Ok(output::verdict(name, &record.results().findings()))
 }
 
 fn load_and_kill(state: &mut State, args: &RunArgs) -> Result<Report> {

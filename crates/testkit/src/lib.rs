@@ -16,6 +16,7 @@ pub mod agents;
 #[cfg(feature = "authority")]
 pub mod authority;
 pub mod corpus;
+pub mod embeddings;
 pub mod hostile;
 pub mod http;
 #[cfg(feature = "mcp-client")]

@@ -5,7 +5,7 @@
 //! with the canary of another tenant is a leak.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use xtask::output;
@@ -70,6 +70,7 @@ impl<'a> ApiClient<'a> {
     pub(super) fn send(&mut self, what: &str, request: Request, expected: ExpectedBody) -> Reply {
         let request = request.with_key(&self.tenant.key);
         self.counters.calls += 1;
+        let start = Instant::now();
         let response = match self.http.send(&request) {
             Ok(response) => response,
             Err(error) => {
@@ -93,7 +94,11 @@ impl<'a> ApiClient<'a> {
                 response.excerpt()
             ));
         }
+        let time = start.elapsed();
         let classification = classify(expected, &response);
+        if matches!(classification, Classification::Success(_) | Classification::Denied(_)) {
+            self.counters.record_time(what, time);
+        }
         self.counters.count_response(response.status, &classification);
         let outcome = match classification {
             Classification::Success(value) => Outcome::Success(value),

@@ -1,13 +1,16 @@
 //! A load client: performs one action after another for a tenant, and remembers ids, cursors and
 //! links for later actions.
 
+use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::action::{Action, ForeignAccess, Random, choose_action};
 use super::api_client::{ApiClient, Outcome, Reply};
 use super::classification::ExpectedBody;
 use super::http_client::Request;
-use super::tenants::{PageRequest, StoredMemory, TenantState, Tenants};
+use super::services;
+use super::state::State;
+use super::tenants::{PageRequest, StoredMemory, Tenant, TenantState, Tenants};
 
 /// A listing of this many memories is offloaded.
 const OFFLOADED_LIST_LEN: u64 = 120;
@@ -15,6 +18,11 @@ const OFFLOADED_LIST_LEN: u64 = 120;
 const TASK_TTL_MS: u64 = 60_000;
 /// How many places the memories name, so that a search for a place finds a few.
 const BERTHS: usize = 200;
+
+/// The number of the client that imported memories name, for the first tenant.
+const FIRST_IMPORT: usize = 20_000;
+/// When imported memories were created.
+const IMPORT_TIME: &str = "2026-01-15T10:30:00Z";
 
 /// Sentences that memories are made of.
 const SUBJECTS: [&str; 8] = [
@@ -95,23 +103,10 @@ impl<'a> Client<'a> {
         self.tenants.for_client(self.number)
     }
 
-    /// A memory that no other client writes, long enough that a listing of a hundred is offloaded.
+    /// A memory that no other client writes.
     fn new_memory(&mut self) -> (String, Value) {
         self.serial += 1;
-        let tenant = self.api.tenant;
-        let (canary, number, serial) = (&tenant.canary, self.number, self.serial);
-        let berth = self.random.below(BERTHS);
-        let subjects: Vec<&str> =
-            (0..4).map(|_| SUBJECTS[self.random.below(SUBJECTS.len())]).collect();
-        let content =
-            format!("{canary} berth{berth}, {serial} of client {number}. {}", subjects.join(" "));
-        let body = json!({
-            "content": content,
-            "memory_type": "semantic",
-            "title": format!("{canary} {number}/{serial}"),
-            "tags": [canary],
-        });
-        (content, body)
+        generate_memory(self.api.tenant, self.number, self.serial, &mut self.random)
     }
 
     /// Finds a few memories, one time in eight half of them.
@@ -356,6 +351,48 @@ impl<'a> Client<'a> {
         self.api.expect_foreign_denied(what, reply);
         Some(())
     }
+}
+
+/// The content and the fields of a memory, long enough that a listing of a hundred is offloaded. The
+/// numbers of client and memory make it unique.
+fn generate_memory(
+    tenant: &Tenant,
+    client: usize,
+    serial: u64,
+    random: &mut Random,
+) -> (String, Value) {
+    let (canary, berth) = (&tenant.canary, random.below(BERTHS));
+    let subjects: Vec<&str> = (0..4).map(|_| SUBJECTS[random.below(SUBJECTS.len())]).collect();
+    let content =
+        format!("{canary} berth{berth}, {serial} of client {client}. {}", subjects.join(" "));
+    let body = json!({
+        "content": content,
+        "memory_type": "semantic",
+        "title": format!("{canary} {client}/{serial}"),
+        "tags": [canary],
+    });
+    (content, body)
+}
+
+/// Imports memories as clients write them for every tenant, and records them as acknowledged.
+pub(super) fn import_memories(state: &State, tenants: &Tenants, count: u64) -> Result<()> {
+    for (number, tenant) in tenants.iter().enumerate() {
+        let (client, mut lines, mut stored) = (FIRST_IMPORT + number, Vec::new(), Vec::new());
+        let mut random = Random::new(client as u64);
+        for serial in 1..=count {
+            let (content, mut memory) =
+                generate_memory(&tenant.tenant, client, serial, &mut random);
+            // No other tenant has the id: a request for it by another tenant must be denied.
+            let id = format!("00000000-0000-7000-8{number:03}-{serial:012}");
+            memory["id"] = json!(id);
+            memory["created"] = json!(IMPORT_TIME);
+            lines.push(memory.to_string());
+            stored.push(StoredMemory { id, content });
+        }
+        services::import(state, &tenant.tenant, lines.into_iter())?;
+        tenant.lock().ledger.extend(stored);
+    }
+    Ok(())
 }
 
 /// The path of a link to an offloaded result.

@@ -3,9 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -17,9 +14,10 @@ use testkit::corpus;
 use xtask::output;
 
 use super::classification::{Classification, ExpectedBody, RETRY_DELAY, classify};
+use super::counters::percentile;
 use super::http_client::{HttpClient, Request};
-use super::process::stdout;
-use super::services::{self, SERVER_ROLE};
+use super::report::ClusterReport;
+use super::services;
 use super::state::State;
 use super::tenants::{self, Tenant};
 
@@ -101,21 +99,19 @@ impl Samples {
     }
 }
 
-/// The nearest-rank percentile of sorted values; 0 if there are none.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
-}
-
 /// Measures the first server of a cluster for `duration` alone and beside the largest tenant.
 pub(super) fn run(state: &State, duration: Duration, memories: u32) -> Result<FairnessReport> {
     let port = state.replicas.first().context("a server")?.port;
     let (all, _) = tenants::load(&state.dir)?;
     let (largest, others) = all.split_first().context("a tenant")?;
     output::progress(format_args!("importing {memories} memories of the largest tenant"));
-    import(state, largest, usize::try_from(memories)?)?;
+    let import = |tenant: &Tenant, count: usize| {
+        let memories = corpus::memories(count, 1);
+        services::import(state, tenant, memories.into_iter().map(|memory| memory.to_json()))
+    };
+    import(largest, usize::try_from(memories)?)?;
     for tenant in others {
-        import(state, tenant, MEMORIES_PER_OTHER_TENANT)?;
+        import(tenant, MEMORIES_PER_OTHER_TENANT)?;
     }
     services::psql(state, services::DATABASE, "VACUUM ANALYZE")?;
     output::progress("other tenants alone");
@@ -143,23 +139,6 @@ pub(super) fn run(state: &State, duration: Duration, memories: u32) -> Result<Fa
         beside: beside?,
         largest: queries?.latencies(),
     })
-}
-
-/// Imports generated memories for a tenant.
-fn import(state: &State, tenant: &Tenant, count: usize) -> Result<()> {
-    let path = state.dir.join("memories.jsonl");
-    let mut file = BufWriter::new(File::create(&path).context("a file of memories")?);
-    for memory in corpus::memories(count, 1) {
-        writeln!(file, "{}", memory.to_json())?;
-    }
-    file.flush()?;
-    let store = format!("memory.store={}", services::postgres_url(state, SERVER_ROLE));
-    let name = format!("memory.tenant={}", tenant.name);
-    let mut atlatl = Command::new(&state.programs.atlatl);
-    atlatl.args(["memory", "import"]).arg(&path).args(["--set", &store, "--set", &name]);
-    atlatl.args(["--set", "memory.embedder=none", "--output", "json"]);
-    atlatl.env_clear().env("HOME", &state.dir).current_dir(&state.dir);
-    stdout("atlatl memory import", &mut atlatl).map(drop)
 }
 
 /// Measures one client for each of the tenants, and `/readyz`.
@@ -247,9 +226,8 @@ fn send_repeatedly(
     samples
 }
 
-impl FairnessReport {
-    /// Everything that fails the run.
-    pub(super) fn findings(&self) -> Vec<String> {
+impl ClusterReport for FairnessReport {
+    fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         let Self { alone, beside, .. } = self;
         let ratio = beside.others.p95_ms / alone.others.p95_ms;
@@ -268,7 +246,7 @@ impl FairnessReport {
         findings
     }
 
-    pub(super) fn table(&self) -> String {
+    fn table(&self) -> String {
         let mut text = String::from(
             "| requests | answered | p50 | p95 | max | refused |\n|---|--:|--:|--:|--:|---|",
         );
@@ -340,13 +318,5 @@ mod tests {
         let mut report = fair();
         report.largest.refused = refused();
         assert!(report.findings().is_empty() && report.table().ends_with("concurrent queries."));
-    }
-
-    #[test]
-    fn a_percentile_is_one_of_the_values() {
-        let values: Vec<f64> = (1..=20_u8).map(f64::from).collect();
-        let at = |percent| percentile(&values, percent).to_bits();
-        assert_eq!([50, 95, 100].map(at), [10.0_f64, 19.0, 20.0].map(f64::to_bits));
-        assert_eq!(percentile(&[], 95).to_bits(), 0.0_f64.to_bits());
     }
 }

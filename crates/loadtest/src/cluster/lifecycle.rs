@@ -20,21 +20,70 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// Lines of a log that an error shows.
 const LOG_TAIL_LINES: usize = 5;
 
+/// What a cluster consists of.
+#[derive(Debug, Clone)]
+pub(super) struct ClusterSpec {
+    /// The program of the servers.
+    pub(super) atlatl: PathBuf,
+    pub(super) replicas: usize,
+    pub(super) tenants: usize,
+    /// The embedder of the servers, as in `memory.embedder`; without one, memories get no vectors.
+    pub(super) embedder: Option<String>,
+}
+
+/// The CPU time of the processes of a cluster since their start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CpuTime {
+    pub(super) postgres: Duration,
+    /// All servers together.
+    pub(super) servers: Duration,
+}
+
+impl CpuTime {
+    /// The CPU time since an earlier reading.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            postgres: self.postgres.saturating_sub(earlier.postgres),
+            servers: self.servers.saturating_sub(earlier.servers),
+        }
+    }
+}
+
+/// Creates a cluster in `dir`, passes it to `measure` and takes it down. If `measure` fails, the logs
+/// are kept.
+pub(super) fn with_cluster<T>(
+    dir: &Path,
+    spec: &ClusterSpec,
+    measure: impl FnOnce(&mut State) -> Result<T>,
+) -> Result<T> {
+    let mut state = up(dir, spec)?;
+    let measured = measure(&mut state);
+    if measured.is_err() {
+        let logs = save_logs(&state.dir)?;
+        output::progress(format_args!("the logs are kept in {}", logs.display()));
+    }
+    output::progress("taking the cluster down");
+    down(&state.dir)?;
+    measured
+}
+
 /// Creates a cluster in `dir` and starts it.
-pub(super) fn up(dir: &Path, atlatl: PathBuf, replicas: usize, tenants: usize) -> Result<State> {
+pub(super) fn up(dir: &Path, spec: &ClusterSpec) -> Result<State> {
     ensure!(
         !dir.exists(),
         "{} exists already: stop its cluster with `cargo loadtest down`",
         dir.display()
     );
-    let mut programs = Programs::find(atlatl)?;
+    let mut programs = Programs::find(spec.atlatl.clone())?;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let dir = dir.canonicalize()?;
     let postgres_dir = services::create_postgres_dir(&dir, &mut programs)?;
-    let mut state = State::new(&dir, postgres_dir, programs, &process::free_ports(3 + replicas)?)?;
+    let ports = process::free_ports(3 + spec.replicas)?;
+    let mut state = State::new(&dir, postgres_dir, programs, &ports)?;
+    state.embedder.clone_from(&spec.embedder);
     // From here on `down` finds everything.
     state.save()?;
-    match provision(&mut state, tenants) {
+    match provision(&mut state, spec.tenants) {
         Ok(()) => Ok(state),
         Err(error) => {
             down(&dir)?;
@@ -75,6 +124,14 @@ fn provision(state: &mut State, tenants: usize) -> Result<()> {
     })
 }
 
+/// Starts a server and waits until it is ready.
+pub(super) fn start_server(state: &mut State, number: usize) -> Result<()> {
+    start_and_wait(state, Component::Replica(number), |state| {
+        let server = state.replicas.get(number);
+        server.is_some_and(|server| services::is_ready(server.port, START_TIMEOUT))
+    })
+}
+
 fn start_and_wait(
     state: &mut State,
     component: Component,
@@ -103,7 +160,7 @@ fn wait_until_ready(
 /// Stops everything in `dir` and removes it.
 pub(super) fn down(dir: &Path) -> Result<()> {
     let state = State::load(dir)?;
-    state.stop()?;
+    state.stop_all()?;
     // The state file goes last: the rest is found by it.
     if state.postgres_dir.is_dir() {
         fs::remove_dir_all(&state.postgres_dir).context("the directory of PostgreSQL")?;
@@ -146,8 +203,28 @@ impl State {
         process::kill(session, (component == Component::Postgres).then_some(&*data_dir))
     }
 
+    /// Stops a component by its stop signal; by SIGKILL if it runs after `timeout`.
+    pub(super) fn stop(&self, component: Component, timeout: Duration) -> Result<()> {
+        if let Some(session) = self.endpoint(component)?.session {
+            process::signal_session(session, self.process(component)?.stop_signal);
+            process::wait_for_exit(session, timeout);
+        }
+        self.kill(component)
+    }
+
+    /// The CPU time of PostgreSQL and of the servers that run.
+    pub(super) fn cpu_time(&self) -> Result<CpuTime> {
+        let data_dir = services::postgres_data_dir(self);
+        let postgres = self.postgres.session.context("PostgreSQL was not started")?;
+        let sessions = self.replicas.iter().filter_map(|server| server.session);
+        Ok(CpuTime {
+            postgres: process::cpu_time(postgres, Some(&data_dir)),
+            servers: sessions.map(|session| process::cpu_time(session, None)).sum(),
+        })
+    }
+
     /// Stops all components at once: by their stop signals, then by SIGKILL.
-    fn stop(&self) -> Result<()> {
+    fn stop_all(&self) -> Result<()> {
         let replicas = (0..self.replicas.len()).map(Component::Replica);
         let engines = [Component::Balancer, Component::S3, Component::Postgres];
         let components: Vec<Component> = engines.into_iter().chain(replicas).collect();

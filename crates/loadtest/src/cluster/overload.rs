@@ -5,21 +5,22 @@ mod abuse;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use xtask::output;
 
 use self::abuse::{Abuse, ResultCounts};
-use super::client::Client;
 use super::counters::{Counters, InvalidResponse};
+use super::goodput::{GoodputMeter, spawn_clients};
+use super::report::ClusterReport;
 use super::state::State;
-use super::tenants::{self, TenantState, Tenants};
-use super::workload::join_clients;
+use super::tenants::{self, Tenants};
+use super::workload::{fill, join_clients};
 
 /// Numbers of clients for which the peak goodput is measured.
 const CLIENT_COUNTS: [usize; 4] = [8, 16, 32, MAX_CLIENTS];
@@ -39,21 +40,11 @@ const RECOVERED_SHARE: f64 = 0.8;
 /// a response little.
 const MEMORIES_PER_TENANT: usize = 500;
 const FILL_CLIENTS_PER_TENANT: usize = 4;
-const FILL_TIMEOUT: Duration = Duration::from_mins(2);
-/// The number of the first client that fills; above those of all other clients.
-const FIRST_FILL_CLIENT: usize = 10_000;
 /// How long the clients take to start.
 const WARM_UP: Duration = Duration::from_secs(1);
 const BASELINE_DURATION: Duration = Duration::from_secs(4);
 /// How long the recovery is observed.
 const RECOVERY_DURATION: Duration = Duration::from_secs(5);
-
-/// The resolution of the goodput meter.
-const SLOT_DURATION: Duration = Duration::from_millis(50);
-/// A minute and a half.
-const METER_SLOTS: usize = 1800;
-/// Slots over which a rate is averaged to detect recovery.
-const WINDOW_SLOTS: usize = 10;
 
 /// The result of an overload run.
 #[derive(Debug, Serialize)]
@@ -102,7 +93,7 @@ pub(super) fn run(state: &State, seconds: u64) -> Result<OverloadReport> {
     let port = state.replicas.first().context("a server")?.port;
     let tenants = Tenants::new(tenants::load(&state.dir)?.0);
     output::progress("filling the memories");
-    fill(&tenants, port)?;
+    fill(&tenants, port, MEMORIES_PER_TENANT, FILL_CLIENTS_PER_TENANT)?;
     let mut peaks = Vec::new();
     for clients in CLIENT_COUNTS {
         output::progress(format_args!("{clients} clients, no abuse"));
@@ -114,25 +105,6 @@ pub(super) fn run(state: &State, seconds: u64) -> Result<OverloadReport> {
         trials.push(run_trial(&tenants, port, abuse, Duration::from_secs(seconds))?);
     }
     Ok(OverloadReport { peaks, trials })
-}
-
-/// Writes memories for every tenant.
-fn fill(tenants: &Tenants, port: u16) -> Result<()> {
-    let deadline = Instant::now() + FILL_TIMEOUT;
-    let is_full = |state: &TenantState| state.lock().ledger.len() >= MEMORIES_PER_TENANT;
-    thread::scope(|scope| {
-        for number in 0..FILL_CLIENTS_PER_TENANT * tenants.len() {
-            scope.spawn(move || {
-                let mut client = Client::new(tenants, FIRST_FILL_CLIENT + number, port);
-                let state = tenants.for_client(number);
-                while !is_full(state) && Instant::now() < deadline {
-                    client.capture();
-                }
-            });
-        }
-    });
-    ensure!(tenants.iter().all(is_full), "the memories are not filled in {FILL_TIMEOUT:?}");
-    Ok(())
 }
 
 /// Measures the goodput without abuse.
@@ -206,31 +178,6 @@ fn run_trial(tenants: &Tenants, port: u16, abuse: Abuse, duration: Duration) -> 
     })
 }
 
-/// Starts clients that run until `stop` and add their good responses to `meter`.
-fn spawn_clients<'scope, 'env>(
-    scope: &'scope Scope<'scope, 'env>,
-    tenants: &'env Tenants,
-    port: u16,
-    numbers: std::ops::Range<usize>,
-    meter: &'env GoodputMeter,
-    stop: &'env AtomicBool,
-) -> Vec<ScopedJoinHandle<'scope, Counters>> {
-    let clients = numbers.map(|number| {
-        scope.spawn(move || {
-            let mut client = Client::new(tenants, number, port);
-            let mut counted = 0;
-            while !stop.load(Ordering::Relaxed) {
-                client.step();
-                let good = client.api.counters.good_responses();
-                meter.add(good - counted);
-                counted = good;
-            }
-            client.api.counters
-        })
-    });
-    clients.collect()
-}
-
 /// What superfluous clients got.
 fn client_results(counters: &Counters) -> ResultCounts {
     let mut results = counters.responses.clone();
@@ -239,70 +186,8 @@ fn client_results(counters: &Counters) -> ResultCounts {
     results
 }
 
-/// Good responses by the time they arrived.
-#[derive(Debug)]
-struct GoodputMeter {
-    start: Instant,
-    slots: Vec<AtomicU64>,
-}
-
-impl GoodputMeter {
-    fn new() -> Self {
-        let slots = (0..METER_SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Self { start: Instant::now(), slots }
-    }
-
-    /// Counts responses that arrived now.
-    fn add(&self, responses: u64) {
-        self.add_at(self.elapsed(), responses);
-    }
-
-    fn add_at(&self, at: Duration, responses: u64) {
-        if let Some(slot) = self.slots.get(slot_index(at)) {
-            slot.fetch_add(responses, Ordering::Relaxed);
-        }
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.start.elapsed()
-    }
-
-    /// Responses a second between two times.
-    fn rate(&self, from: Duration, to: Duration) -> f64 {
-        let (from, to) = (slot_index(from), slot_index(to).min(METER_SLOTS));
-        if from >= to {
-            return 0.0;
-        }
-        to_f64(self.count(from, to)) / (to_f64((to - from) as u64) * SLOT_DURATION.as_secs_f64())
-    }
-
-    /// How long after `since` the rate reached `rate`, if it did until `end`.
-    fn time_to_reach(&self, rate: f64, since: Duration, end: Duration) -> Option<Duration> {
-        let enough = rate * SLOT_DURATION.as_secs_f64() * to_f64(WINDOW_SLOTS as u64);
-        let first = slot_index(since) + 1;
-        let last = slot_index(end).min(METER_SLOTS).checked_sub(WINDOW_SLOTS)?;
-        let is_enough = |from: &usize| to_f64(self.count(*from, from + WINDOW_SLOTS)) >= enough;
-        let reached = (first..=last).find(is_enough)?;
-        Some(SLOT_DURATION * u32::try_from(reached - first).ok()?)
-    }
-
-    fn count(&self, from: usize, to: usize) -> u64 {
-        self.slots[from..to].iter().map(|slot| slot.load(Ordering::Relaxed)).sum()
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-fn to_f64(count: u64) -> f64 {
-    count as f64
-}
-
-fn slot_index(at: Duration) -> usize {
-    usize::try_from(at.as_millis() / SLOT_DURATION.as_millis()).unwrap_or(usize::MAX)
-}
-
-impl OverloadReport {
-    /// Everything that fails the run.
-    pub(super) fn findings(&self) -> Vec<String> {
+impl ClusterReport for OverloadReport {
+    fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         for trial in &self.trials {
             let (abuse, share) = (&trial.abuse, trial.goodput_share());
@@ -323,7 +208,7 @@ impl OverloadReport {
         findings
     }
 
-    pub(super) fn table(&self) -> String {
+    fn table(&self) -> String {
         let mut text = String::from("| clients, no abuse | answers a second |\n|--:|--:|");
         for Peak { clients, goodput } in &self.peaks {
             let _ = write!(text, "\n| {clients} | {goodput:.0} |");
@@ -352,8 +237,6 @@ impl OverloadReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
 
     fn good() -> OverloadReport {
         let trial = Trial {
@@ -386,24 +269,5 @@ mod tests {
             breaks(&mut report.trials[0]);
             assert_eq!(report.findings().len(), 1);
         }
-    }
-
-    #[test]
-    fn a_rate_belongs_to_its_time_and_a_gap_is_measured() {
-        let meter = GoodputMeter::new();
-        // Ten responses a slot, but for the time from two to three seconds.
-        for slot in (0..40).chain(60..100) {
-            meter.add_at(SLOT_DURATION * slot, 10);
-        }
-        let near = |one: f64, other: f64| (one - other).abs() < 1e-6;
-        assert!(near(meter.rate(Duration::ZERO, 2 * SECOND), 200.0));
-        assert!(near(meter.rate(2 * SECOND, 3 * SECOND), 0.0));
-        assert!(near(meter.rate(SECOND, 3 * SECOND), 100.0));
-        assert!(near(meter.rate(SECOND, SECOND), 0.0));
-        let gap = meter.time_to_reach(200.0, 2 * SECOND, 5 * SECOND);
-        assert_eq!(gap, Some(Duration::from_millis(950)));
-        assert_eq!(meter.time_to_reach(200.0, SECOND, 5 * SECOND), Some(Duration::ZERO));
-        assert_eq!(meter.time_to_reach(201.0, 2 * SECOND, 5 * SECOND), None);
-        assert_eq!(meter.time_to_reach(100.0, 2 * SECOND, 3 * SECOND), None);
     }
 }

@@ -174,6 +174,18 @@ pub(super) fn is_root() -> Result<bool> {
     Ok(fs::metadata("/proc/self").context("/proc")?.uid() == 0)
 }
 
+/// The CPU time of a session and of the processes that work in `directory`, if one is named, with
+/// their children that ended.
+pub(super) fn cpu_time(session: u32, directory: Option<&Path>) -> Duration {
+    let mut pids = session_members(session);
+    pids.extend(directory.into_iter().flat_map(processes_in));
+    pids.sort_unstable();
+    pids.dedup();
+    let ticks: u64 =
+        pids.iter().filter_map(|pid| Stat::read(*pid)).map(|stat| stat.cpu_ticks).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
 /// Sends a signal to all processes of a session.
 pub(super) fn signal_session(session: u32, signal: &str) {
     send_signal(signal, &[format!("-{session}")]);
@@ -255,6 +267,8 @@ fn processes_in(directory: &Path) -> Vec<u32> {
 struct Stat {
     state: char,
     group: u32,
+    /// User and system time of the process and of its children that ended.
+    cpu_ticks: u64,
 }
 
 impl Stat {
@@ -262,7 +276,15 @@ impl Stat {
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?.chars().next()?;
-        Some(Self { state, group: fields.nth(1)?.parse().ok()? })
+        let group = fields.nth(1)?.parse().ok()?;
+        // Fields 14 to 17 of the line; the group is the fifth.
+        let times = fields.skip(8).take(4);
+        let cpu_ticks = times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+        Some(Self { state, group, cpu_ticks })
+    }
+
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 }
 
@@ -272,7 +294,7 @@ fn live_processes(matches: impl Fn(u32, &Stat) -> bool) -> Vec<u32> {
     let mut pids: Vec<u32> = entries
         .filter_map(|entry| {
             let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = Stat::parse(&fs::read_to_string(entry.path().join("stat")).ok()?)?;
+            let stat = Stat::read(pid)?;
             (!matches!(stat.state, 'Z' | 'X') && matches(pid, &stat)).then_some(pid)
         })
         .collect();
@@ -287,9 +309,11 @@ mod tests {
     #[test]
     fn a_process_is_read_whatever_its_name() {
         let stat = |text| Stat::parse(text);
-        let sleeping = Some(Stat { state: 'S', group: 40 });
+        let sleeping = Some(Stat { state: 'S', group: 40, cpu_ticks: 0 });
         assert_eq!(stat("42 (postgres) S 41 40 40 0 -1"), sleeping);
         assert_eq!(stat("42 (a) Z 7 (b)) S 41 40 40 0 -1"), sleeping);
+        let busy = "42 (x) R 41 40 40 0 -1 4194304 7 7 7 7 1000 200 30 4 20 0";
+        assert_eq!(stat(busy), Some(Stat { state: 'R', group: 40, cpu_ticks: 1234 }));
         for odd in ["", "42", "42 (x)", "42 (x) S", "42 (x) S 1", "42 (x) S 1 y"] {
             assert_eq!(stat(odd), None, "{odd}");
         }

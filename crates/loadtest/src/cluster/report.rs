@@ -12,6 +12,15 @@ use super::workload::Verification;
 /// How soon servers must work again after PostgreSQL or S3 does.
 const MAX_RECOVERY_MS: u128 = 2000;
 
+/// A report with a table for people and findings.
+pub(super) trait ClusterReport: Serialize {
+    /// Everything that fails the run.
+    fn findings(&self) -> Vec<String>;
+
+    /// The figures in Markdown.
+    fn table(&self) -> String;
+}
+
 /// The report of a run; phases that were not part of it are `None`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
@@ -24,9 +33,8 @@ pub(super) struct Report {
     pub(super) verification: Option<Verification>,
 }
 
-impl Report {
-    /// Everything that fails the run.
-    pub(super) fn findings(&self) -> Vec<String> {
+impl ClusterReport for Report {
+    fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         if let Some(load) = &self.load {
             if load.leaks > 0 {
@@ -58,14 +66,7 @@ impl Report {
         findings
     }
 
-    fn engines(&self) -> Vec<(&'static str, &[Recovery])> {
-        let kills = self.kills.as_ref();
-        kills.map_or_else(Vec::new, |kills| {
-            vec![("PostgreSQL", &*kills.postgres), ("S3", &*kills.s3)]
-        })
-    }
-
-    pub(super) fn table(&self) -> String {
+    fn table(&self) -> String {
         let mut table = Table::new();
         if let Some(load) = &self.load {
             let rate = load.calls / self.seconds.max(1);
@@ -113,6 +114,15 @@ impl Report {
             }
         }
         table.0
+    }
+}
+
+impl Report {
+    fn engines(&self) -> Vec<(&'static str, &[Recovery])> {
+        let kills = self.kills.as_ref();
+        kills.map_or_else(Vec::new, |kills| {
+            vec![("PostgreSQL", &*kills.postgres), ("S3", &*kills.s3)]
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 //! The services of a cluster: PostgreSQL, S3, the servers and their load balancer. For each: its
 //! configuration, the process that runs it, and a check that it is up.
 
-use std::fmt::Write;
-use std::fs;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +14,7 @@ use anyhow::{Context, Result};
 use super::http_client::{HttpClient, Request};
 use super::process::{ProcessSpec, Programs, UNPRIVILEGED_UID, User, command, is_root, stdout};
 use super::state::State;
+use super::tenants::Tenant;
 
 /// The role that owns the schema.
 pub(super) const OWNER_ROLE: &str = "memories_owner";
@@ -116,6 +118,42 @@ pub(super) fn postgres_url(state: &State, role: &str) -> String {
     format!("postgres://{role}@127.0.0.1:{}/{DATABASE}", state.postgres.port)
 }
 
+/// A command of `program` with the configuration of the servers, in an empty environment. A
+/// configuration file of the working directory would have to be trusted first.
+pub(super) fn atlatl(state: &State, program: &Path, args: &[&str]) -> Command {
+    let mut atlatl = Command::new(program);
+    atlatl.args(args).arg("--config").arg(state.dir.join(SERVER_CONFIG));
+    atlatl.args(["--output", "json"]);
+    atlatl.env_clear().env("HOME", &state.dir).current_dir(&state.dir);
+    atlatl
+}
+
+/// Runs `db migrate` of `program` with further arguments, as the owner of the schema.
+pub(super) fn migrate(state: &State, program: &Path, args: &[&str]) -> Result<()> {
+    let mut migrate = atlatl(state, program, &["db", "migrate"]);
+    migrate.args(args).args(["--as", &postgres_url(state, OWNER_ROLE)]);
+    stdout("atlatl db migrate", &mut migrate).map(drop)
+}
+
+/// Stores memories of a tenant by `atlatl memory import`, without vectors. Each line is a memory in
+/// JSON.
+pub(super) fn import(
+    state: &State,
+    tenant: &Tenant,
+    lines: impl Iterator<Item = String>,
+) -> Result<()> {
+    let path = state.dir.join("memories.jsonl");
+    let mut file = BufWriter::new(File::create(&path).context("a file of memories")?);
+    for line in lines {
+        writeln!(file, "{line}").context("a file of memories")?;
+    }
+    file.flush().context("a file of memories")?;
+    let mut import = atlatl(state, &state.programs.atlatl, &["memory", "import"]);
+    import.arg(&path).args(["--set", &format!("memory.tenant={}", tenant.name)]);
+    import.args(["--set", "memory.embedder=none"]);
+    stdout("atlatl memory import", &mut import).map(drop)
+}
+
 /// Creates the directory of the S3 server, with the bucket.
 pub(super) fn init_s3(state: &State) -> Result<()> {
     fs::create_dir_all(state.dir.join("s3").join(BUCKET)).context("a bucket")
@@ -155,8 +193,9 @@ pub(super) fn init_servers(state: &State) -> Result<()> {
 
 fn server_config(state: &State) -> String {
     let (store, balancer) = (postgres_url(state, SERVER_ROLE), state.balancer.port);
+    let embedder = state.embedder.as_deref().unwrap_or("none");
     format!(
-        "[memory]\nstore = \"{store}\"\n\n\
+        "[memory]\nstore = \"{store}\"\nembedder = \"{embedder}\"\n\n\
          [spool]\nurl = \"s3://{BUCKET}/atlatl\"\n\n\
          [server]\nauth = \"keys\"\npublic_url = \"http://127.0.0.1:{balancer}\"\ndrain_seconds = 1\n"
     )

@@ -25,6 +25,9 @@ pub(super) struct State {
     #[serde(rename = "until")]
     expires_at: u64,
     pub(super) programs: Programs,
+    /// The embedder of the servers, as in `memory.embedder`; none without.
+    #[serde(default)]
+    pub(super) embedder: Option<String>,
     pub(super) postgres: Endpoint,
     pub(super) s3: Endpoint,
     pub(super) balancer: Endpoint,
@@ -60,8 +63,17 @@ impl State {
         let mut next = || endpoints.next().context("a port for each component");
         let (postgres, s3, balancer) = (next()?, next()?, next()?);
         let expires_at = now()? + CLUSTER_LIFETIME.as_secs();
-        let (dir, replicas) = (dir.to_path_buf(), endpoints.collect());
-        Ok(Self { dir, postgres_dir, expires_at, programs, postgres, s3, balancer, replicas })
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            postgres_dir,
+            expires_at,
+            programs,
+            embedder: None,
+            postgres,
+            s3,
+            balancer,
+            replicas: endpoints.collect(),
+        })
     }
 
     /// Loads the cluster in `dir`.

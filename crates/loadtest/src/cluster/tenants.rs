@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,7 @@ use super::state::State;
 /// The tenant that probes servers for recovery; no load client uses it.
 const PROBE_TENANT: &str = "probe";
 /// The beginning of every canary.
-const CANARY_PREFIX: &str = "canary";
+pub(super) const CANARY_PREFIX: &str = "canary";
 /// How many cursors, references, links or tasks a tenant remembers.
 const MAX_RECENT: usize = 24;
 /// A tenant with this many memories begins to remove some, so that a response costs the same after
@@ -45,15 +44,13 @@ pub(super) fn keys_file(dir: &Path) -> PathBuf {
 
 /// Migrates the database; creates `count` tenants and the probe tenant, each with an API key.
 pub(super) fn create(state: &State, count: usize) -> Result<()> {
+    let url = services::postgres_url(state, OWNER_ROLE);
     let run = |what: &str, args: &[&str]| {
-        let mut atlatl = Command::new(&state.programs.atlatl);
-        let url = services::postgres_url(state, OWNER_ROLE);
-        atlatl.args(args).args(["--as", &url, "--output", "json"]);
-        atlatl.env_clear().env("HOME", &state.dir).current_dir(&state.dir);
-        stdout(what, &mut atlatl)
+        let mut atlatl = services::atlatl(state, &state.programs.atlatl, args);
+        stdout(what, atlatl.args(["--as", &url]))
     };
     output::progress("migrating the database");
-    run("atlatl db migrate", &["db", "migrate"])?;
+    services::migrate(state, &state.programs.atlatl, &[])?;
     output::progress(format_args!("making {count} tenants with their keys"));
     let names = (1..=count).map(|number| format!("tenant-{number:02}"));
     let tenants = names.chain([PROBE_TENANT.to_owned()]).enumerate().map(|(number, name)| {

@@ -4,7 +4,7 @@
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
 use xtask::output;
@@ -18,8 +18,37 @@ use super::tenants::{StoredMemory, TenantState, Tenants};
 
 /// How long one read may fail during verification, when all components run.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+const FILL_TIMEOUT: Duration = Duration::from_mins(2);
+/// The number of the first client that fills; above those of all other clients.
+const FIRST_FILL_CLIENT: usize = 10_000;
 /// How many lost and how many reappeared memories of a tenant are printed.
 const MAX_PRINTED: usize = 5;
+
+/// Writes memories until every tenant has `memories`, with some clients for each tenant. With one, no
+/// tenant gets more.
+pub(super) fn fill(
+    tenants: &Tenants,
+    port: u16,
+    memories: usize,
+    clients_per_tenant: usize,
+) -> Result<()> {
+    let deadline = Instant::now() + FILL_TIMEOUT;
+    let is_full = |state: &TenantState| state.lock().ledger.len() >= memories;
+    thread::scope(|scope| {
+        for number in 0..clients_per_tenant * tenants.len() {
+            scope.spawn(move || {
+                let number = FIRST_FILL_CLIENT + number;
+                let mut client = Client::new(tenants, number, port);
+                let state = tenants.for_client(number);
+                while !is_full(state) && Instant::now() < deadline {
+                    client.capture();
+                }
+            });
+        }
+    });
+    ensure!(tenants.iter().all(is_full), "the memories are not filled in {FILL_TIMEOUT:?}");
+    Ok(())
+}
 
 /// Runs `clients` clients against the balancer at `port` for `duration`; returns their sums.
 pub(super) fn run_clients(

@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
-use serde_json::{Value, json};
-use testkit::http::{HttpServer, reply, reply_json};
+use serde_json::json;
+use testkit::embeddings::EmbeddingsServer;
+use testkit::http::{HttpServer, reply};
 
 use super::counts;
 use crate::program::Program;
@@ -32,38 +33,12 @@ fn program() -> Program {
 }
 
 /// An endpoint of the embeddings API that takes this long for a request.
-fn endpoint(delay: Duration) -> HttpServer {
-    HttpServer::start(move |request, stream| {
-        let input = request.json();
-        let texts = input["input"].as_array().cloned().unwrap_or_default();
-        if texts.iter().any(is_of_a_memory) {
-            thread::sleep(delay);
-        }
-        let one = |(index, text): (usize, &Value)| {
-            let length = text.as_str().unwrap_or_default().len();
-            json!({"index": index, "embedding": [1, 2, length]})
-        };
-        let data: Vec<Value> = texts.iter().enumerate().map(one).collect();
-        reply_json(stream, "200 OK", &json!({"data": data}))
-    })
+fn endpoint(delay: Duration) -> EmbeddingsServer {
+    EmbeddingsServer::start(3, "memory number ", delay)
 }
 
-/// Whether a text is of a memory, and not one that checks the endpoint.
-fn is_of_a_memory(text: &Value) -> bool {
-    text.as_str().is_some_and(|text| text.starts_with("memory number "))
-}
-
-/// The texts of memories that the endpoint was sent.
-fn sent(endpoint: &HttpServer) -> Vec<String> {
-    let requests = endpoint.asked();
-    let texts = requests.iter().flat_map(|request| {
-        request.json()["input"].as_array().cloned().unwrap_or_default().into_iter()
-    });
-    texts.filter(is_of_a_memory).map(|text| text.to_string()).collect()
-}
-
-fn setting(endpoint: &HttpServer) -> String {
-    format!("memory.embedder=openai:{}#m", endpoint.url("/v1"))
+fn setting(endpoint: &EmbeddingsServer) -> String {
+    format!("memory.embedder={}", endpoint.embedder())
 }
 
 fn stored_vectors(program: &Program) -> usize {
@@ -91,7 +66,7 @@ fn g63_an_import_computes_each_vector_once_and_search_is_hybrid() {
     let run = program.run(&import);
     assert_eq!((run.status, counts(&run.json())), (0, [500, 0, 0, 0, 0]), "{run}");
     assert_eq!(run.stderr, "note: computed 500 vectors\n");
-    let texts = sent(&endpoint);
+    let texts = endpoint.texts();
     assert_eq!((texts.len(), stored_vectors(&program)), (MEMORIES, MEMORIES));
     assert_eq!(texts.iter().collect::<HashSet<_>>().len(), MEMORIES);
     let found = program.run(&["memory", "search", "number 7", "--set", &set]);
@@ -105,7 +80,7 @@ fn g63_an_import_computes_each_vector_once_and_search_is_hybrid() {
     // Nothing is left to compute.
     let again = program.run(&import);
     assert_eq!((counts(&again.json()), &*again.stderr), ([0, 500, 0, 0, 0], ""), "{again}");
-    assert_eq!(sent(&endpoint).len(), MEMORIES);
+    assert_eq!(endpoint.texts().len(), MEMORIES);
 }
 
 #[test]
@@ -123,7 +98,7 @@ fn an_import_that_is_killed_while_it_embeds_is_continued_by_the_next() {
     // All memories were stored before the first vector.
     assert_eq!(counts(&run.json()), [0, 500, 0, 0, 0], "{run}");
     assert_eq!(stored_vectors(&program), MEMORIES);
-    let texts = sent(&endpoint);
+    let texts = endpoint.texts();
     assert!(texts.len() <= MEMORIES + BATCH, "{} texts were sent", texts.len());
 }
 
@@ -133,7 +108,7 @@ fn without_embedding_the_vectors_are_left_to_a_server() {
     let set = setting(&endpoint);
     let run = program.run(&["memory", "import", "m.jsonl", "--no-embed", "--set", &set]);
     assert_eq!((run.status, &*run.stderr), (0, ""), "{run}");
-    assert!(endpoint.asked().is_empty(), "the endpoint was asked");
+    assert_eq!(endpoint.requests(), 0);
     let mut server = program
         .command(&["serve", "--set", &set])
         .stdin(Stdio::piped())
@@ -143,7 +118,7 @@ fn without_embedding_the_vectors_are_left_to_a_server() {
     wait_for(&program, MEMORIES);
     drop(server.stdin.take());
     assert!(server.wait().unwrap().success());
-    assert_eq!(sent(&endpoint).len(), MEMORIES);
+    assert_eq!(endpoint.texts().len(), MEMORIES);
 }
 
 #[test]
@@ -151,7 +126,7 @@ fn an_embedder_that_fails_leaves_the_import_successful() {
     let program = program();
     let broken = HttpServer::start(|_, stream| reply(stream, "500 Oh", &[], b"broken"));
     for (set, why) in [
-        (setting(&broken), "status 500"),
+        (format!("memory.embedder=openai:{}#m", broken.url("/v1")), "status 500"),
         ("memory.embedder=openai:http://x#m".to_owned(), "invalid endpoint URL"),
         ("memory.embedder=openai:http://127.0.0.1:9/v1#m".to_owned(), "cannot reach"),
     ] {
