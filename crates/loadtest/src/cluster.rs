@@ -13,6 +13,7 @@ mod goodput;
 mod http_client;
 mod kill;
 mod lifecycle;
+mod mixed;
 mod overload;
 mod process;
 mod report;
@@ -25,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use xtask::BinArgs;
 use xtask::atlatl::Atlatl;
@@ -35,6 +36,7 @@ use xtask::repository::{Repository, cache_dir};
 use self::embedding::EmbeddingArgs;
 use self::kill::KillSchedule;
 use self::lifecycle::ClusterSpec;
+use self::mixed::MixedArgs;
 use self::report::{ClusterReport, Report};
 use self::state::State;
 use self::tenants::Tenants;
@@ -61,6 +63,9 @@ pub(crate) enum ClusterCommand {
     Fairness(FairnessArgs),
     /// Count the texts that servers of one database embed, also after kills, record it in bench/runs/
     Embedding(EmbeddingArgs),
+    /// Measure rate, latencies and CPU time under mixed load, also of an older program, record it in
+    /// bench/runs/
+    Mixed(MixedArgs),
 }
 
 /// The program to measure.
@@ -79,6 +84,42 @@ impl ReleaseArgs {
         }
         output::progress("building atlatl for release");
         bench::build_release(repository, &cache_dir()?)
+    }
+}
+
+/// The programs to measure in one run.
+#[derive(Debug, Args)]
+pub(crate) struct ComparedPrograms {
+    /// Older `atlatl` program to measure first, with its own database
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    #[command(flatten)]
+    release: ReleaseArgs,
+}
+
+impl ComparedPrograms {
+    /// The names and paths of the programs, the current one last.
+    fn paths(&self, repository: &Repository) -> Result<Vec<(String, PathBuf)>> {
+        let mut programs = Vec::new();
+        if let Some(older) = &self.program {
+            let path = older.canonicalize().with_context(|| format!("{}", older.display()))?;
+            programs.push((self.older_name(), path));
+        }
+        programs.push(("this commit".to_owned(), self.release.program(repository)?));
+        Ok(programs)
+    }
+
+    fn older_name(&self) -> String {
+        let name = self.program.as_deref().and_then(Path::file_name).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The option of the older program, to repeat a run.
+    fn option(&self) -> String {
+        match self.program {
+            Some(_) => format!(" --program {}", self.older_name()),
+            None => String::new(),
+        }
     }
 }
 
@@ -199,6 +240,9 @@ pub(crate) fn run(
                 embedding::run(&dir, args.release.program(repository)?, args)
             })
         }
+        ClusterCommand::Mixed(args) => record(repository, "mixed", &args.command_line(), || {
+            mixed::run(&dir, args.programs.paths(repository)?, args)
+        }),
     }
 }
 
