@@ -20,6 +20,7 @@ mod report;
 mod services;
 mod state;
 mod tenants;
+mod upgrade;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,7 @@ use self::mixed::MixedArgs;
 use self::report::{ClusterReport, Report};
 use self::state::State;
 use self::tenants::Tenants;
+use self::upgrade::UpgradeArgs;
 use crate::bench;
 use crate::run_record::RunRecord;
 
@@ -66,6 +68,9 @@ pub(crate) enum ClusterCommand {
     /// Measure rate, latencies and CPU time under mixed load, also of an older program, record it in
     /// bench/runs/
     Mixed(MixedArgs),
+    /// Upgrade servers of an older program one by one under load, verify acknowledged writes, record
+    /// it in bench/runs/
+    Upgrade(UpgradeArgs),
 }
 
 /// The program to measure.
@@ -110,8 +115,7 @@ impl ComparedPrograms {
     }
 
     fn older_name(&self) -> String {
-        let name = self.program.as_deref().and_then(Path::file_name).unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        self.program.as_deref().map_or_else(String::new, file_name)
     }
 
     /// The option of the older program, to repeat a run.
@@ -121,6 +125,11 @@ impl ComparedPrograms {
             None => String::new(),
         }
     }
+}
+
+/// The name of a program in a report.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The size of a cluster.
@@ -243,6 +252,11 @@ pub(crate) fn run(
         ClusterCommand::Mixed(args) => record(repository, "mixed", &args.command_line(), || {
             mixed::run(&dir, args.programs.paths(repository)?, args)
         }),
+        ClusterCommand::Upgrade(args) => {
+            record(repository, "upgrade", &args.command_line(), || {
+                upgrade::run(&dir, &args.release.program(repository)?, args)
+            })
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Mixed load: rate, latencies and CPU time of a cluster under the requests of all kinds of clients, for
 //! one program or for an older one and the current one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn measure(state: &State, program: String, args: &MixedArgs) -> Result<MixedRun>
     output::progress(format_args!("importing {} memories of each tenant", args.memories));
     client::import_memories(state, &tenants, args.memories.into())?;
     database::vacuum(state)?;
-    let (port, connections) = (state.balancer.port, args.connections.into());
+    let (port, connections) = (state.balancer.port, usize::from(args.connections));
     output::progress(format_args!("{connections} connections for {} s", args.seconds));
     workload::run_clients(&tenants, port, connections, WARM_UP)?;
     let (start, before) = (Instant::now(), state.cpu_time()?);
@@ -183,7 +183,7 @@ impl ClusterReport for MixedReport {
             "\n\n| request | program | answers | p50 | p95 | p99 |\n|---|---|--:|--:|--:|--:|",
         );
         let requests = self.programs.iter().flat_map(|run| run.by_request.keys());
-        for what in requests.collect::<std::collections::BTreeSet<_>>() {
+        for what in requests.collect::<BTreeSet<_>>() {
             for run in &self.programs {
                 let Some(percentiles) = run.by_request.get(what) else { continue };
                 let Percentiles { requests, p50_ms, p95_ms, p99_ms } = percentiles;
