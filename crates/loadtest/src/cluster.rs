@@ -11,6 +11,7 @@ mod embedding;
 mod fairness;
 mod goodput;
 mod http_client;
+mod idle;
 mod kill;
 mod lifecycle;
 mod mixed;
@@ -35,6 +36,7 @@ use xtask::output;
 use xtask::repository::{Repository, cache_dir};
 
 use self::embedding::EmbeddingArgs;
+use self::idle::IdleArgs;
 use self::kill::KillSchedule;
 use self::lifecycle::ClusterSpec;
 use self::mixed::MixedArgs;
@@ -71,6 +73,9 @@ pub(crate) enum ClusterCommand {
     /// Upgrade servers of an older program one by one under load, verify acknowledged writes, record
     /// it in bench/runs/
     Upgrade(UpgradeArgs),
+    /// Measure CPU time without requests and bytes per memory, also of an older program, record it in
+    /// bench/runs/
+    Idle(IdleArgs),
 }
 
 /// The program to measure.
@@ -251,6 +256,9 @@ pub(crate) fn run(
         }
         ClusterCommand::Mixed(args) => record(repository, "mixed", &args.command_line(), || {
             mixed::run(&dir, args.programs.paths(repository)?, args)
+        }),
+        ClusterCommand::Idle(args) => record(repository, "idle", &args.command_line(), || {
+            idle::run(&dir, args.programs.paths(repository)?, args)
         }),
         ClusterCommand::Upgrade(args) => {
             record(repository, "upgrade", &args.command_line(), || {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use xtask::output;
 
+use super::counters::Counters;
 use super::goodput::{GoodputMeter, spawn_clients};
 use super::lifecycle::{self, ClusterSpec};
 use super::process::wait_until;
@@ -161,7 +162,7 @@ impl Step {
         output::progress(what);
         let at = meter.elapsed();
         action().with_context(|| what.to_owned())?;
-        let took_ms = (meter.elapsed() - at).as_millis();
+        let took_ms = meter.elapsed().saturating_sub(at).as_millis();
         Ok(Self { what: what.to_owned(), at_ms: at.as_millis(), took_ms })
     }
 }
@@ -170,7 +171,7 @@ impl ClusterReport for UpgradeReport {
     /// A request may fail only if the answer asked to repeat it.
     fn findings(&self) -> Vec<String> {
         let mut findings = self.report.findings();
-        let unanswered = self.report.load.iter().flat_map(|load| load.unanswered());
+        let unanswered = self.report.load.iter().flat_map(Counters::unanswered);
         findings.extend(unanswered.map(|(kind, count)| format!("{kind}: {count} times")));
         findings
     }
@@ -194,7 +195,6 @@ impl ClusterReport for UpgradeReport {
 mod tests {
     use super::*;
     use crate::cluster::classification::Classification;
-    use crate::cluster::counters::Counters;
     use crate::cluster::http_client::RequestError;
 
     #[test]
