@@ -24,7 +24,7 @@ pub(super) struct Contents {
 /// which are not counted.
 pub(super) fn contents(state: &State) -> Result<Contents> {
     // Before schema 7, vectors were in another table.
-    let table = "SELECT coalesce(to_regclass('atlatl.embedding'), 'atlatl.vector'::regclass)";
+    let table = "SELECT coalesce(to_regclass('atlatl.embedding'), to_regclass('atlatl.vector'))";
     let table = psql(state, DATABASE, table)?;
     let counts = format!(
         "SELECT (SELECT count(*) FROM atlatl.memory), (SELECT count(*) FROM {})",

@@ -17,7 +17,7 @@ use super::lifecycle::{self, ClusterSpec};
 use super::report::ClusterReport;
 use super::state::{Component, State};
 use super::tenants::{self, Tenant};
-use super::{ComparedPrograms, database, services};
+use super::{ComparedPrograms, database, services, upgrade};
 
 /// The CPU time of PostgreSQL and all servers, in percent of a core.
 const MAX_IDLE_PERCENT: f64 = 1.0;
@@ -214,7 +214,7 @@ fn bytes_after_upgrade(state: &State, current: &Path) -> Result<f64> {
     for number in 0..state.replicas.len() {
         state.kill(Component::Replica(number))?;
     }
-    services::migrate(state, current, &["--finish"])?;
+    upgrade::finish(state, current)?;
     bytes_per_memory(state)
 }
 

@@ -145,7 +145,7 @@ fn upgrade(
 }
 
 /// Finishes the upgrade once PostgreSQL has ended the sessions of older servers.
-fn finish(state: &State, new: &Path) -> Result<()> {
+pub(super) fn finish(state: &State, new: &Path) -> Result<()> {
     let mut outcome = Ok(());
     wait_until(SESSIONS_TIMEOUT, || {
         outcome = services::migrate(state, new, &["--finish"]);
