@@ -95,7 +95,7 @@ impl GoodputMeter {
     /// The longest time without a response until `end`, from the first response on.
     pub(super) fn longest_gap(&self, end: Duration) -> Duration {
         let slots = &self.slots[..slot_index(end).min(METER_SLOTS)];
-        let (mut longest, mut gap) = (0, None);
+        let (mut longest, mut gap) = (0_u32, None::<u32>);
         for slot in slots {
             gap = match (slot.load(Ordering::Relaxed), gap) {
                 (0, gap) => gap.map(|slots| slots + 1),
