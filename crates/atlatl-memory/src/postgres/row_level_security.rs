@@ -71,7 +71,7 @@ async fn unprotected_tables(db: &Session) -> Result<Vec<UnprotectedTable>, Store
                    coalesce(a.atthasdef, false) AS tenants FROM pg_class c \
                    LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant' \
                    WHERE c.relnamespace = 'atlatl'::regnamespace AND c.relkind IN ('r', 'p') \
-                   AND (a.attname IS NOT NULL OR c.relname = 'tenant')) \
+                   AND c.relname <> 'migration') \
                SELECT name, 0 FROM held WHERE NOT bound \
                UNION ALL SELECT name, 1 FROM held WHERE NOT part AND tenants AND NOT EXISTS \
                    (SELECT 1 FROM pg_policy p WHERE p.polrelid = held.oid AND p.polname = 'tenant') \
