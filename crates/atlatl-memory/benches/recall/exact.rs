@@ -40,7 +40,7 @@ impl ExactIndex {
     pub(crate) fn extend(&mut self, corpus: &Corpus, range: Range<usize>) {
         assert_eq!(self.len(), range.start, "memories are added in order");
         self.frequencies.resize(corpus.text.vocabulary_len(), 0);
-        let mut distinct = Vec::new();
+        let mut distinct: Vec<u32> = Vec::new();
         for n in range {
             let begin = self.words.len();
             let (length, attributes) = corpus.words(n, &mut self.words);

@@ -125,18 +125,22 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, StoreError> {
-        let statement = self.run_with_prologue(self.connection().query(sql, values));
         #[cfg(feature = "contract")]
-        let statement = super::statement_recorder::record(sql, values, statement);
-        statement.await
+        let recording = super::statement_recorder::record(sql, values);
+        let done = self.run_with_prologue(self.connection().query(sql, values)).await;
+        #[cfg(feature = "contract")]
+        recording.end();
+        done
     }
 
     /// Runs a statement and returns the number of affected rows.
     pub(super) async fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<u64, StoreError> {
-        let statement = self.run_with_prologue(self.connection().execute(sql, values));
         #[cfg(feature = "contract")]
-        let statement = super::statement_recorder::record(sql, values, statement);
-        statement.await
+        let recording = super::statement_recorder::record(sql, values);
+        let done = self.run_with_prologue(self.connection().execute(sql, values)).await;
+        #[cfg(feature = "contract")]
+        recording.end();
+        done
     }
 
     /// Runs several statements without parameters.

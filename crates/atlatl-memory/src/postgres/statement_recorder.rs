@@ -56,23 +56,30 @@ pub async fn record_statements<T>(work: impl Future<Output = T>) -> (T, Vec<Reco
         .await
 }
 
-/// Runs a statement, and records it with its time if recording is on.
-pub(super) async fn record<T>(
-    sql: &str,
-    values: &[Value<'_>],
-    statement: impl Future<Output = T>,
-) -> T {
-    let Some(place) = push(sql, values) else { return statement.await };
-    let begun = Instant::now();
-    let done = statement.await;
-    let elapsed = begun.elapsed();
-    // A statement belongs to the recorded future, so recording is still on.
-    let _ = STATEMENTS.try_with(|sent| {
-        if let Some(one) = sent.borrow_mut().get_mut(place) {
-            one.elapsed = elapsed;
-        }
-    });
-    done
+/// A statement that is running.
+pub(super) struct Recording {
+    /// Its index, if recording is on.
+    place: Option<usize>,
+    begun: Instant,
+}
+
+impl Recording {
+    /// Notes how long the statement took.
+    pub(super) fn end(self) {
+        let Some(place) = self.place else { return };
+        let elapsed = self.begun.elapsed();
+        // A statement belongs to the recorded future, so recording is still on.
+        let _ = STATEMENTS.try_with(|sent| {
+            if let Some(one) = sent.borrow_mut().get_mut(place) {
+                one.elapsed = elapsed;
+            }
+        });
+    }
+}
+
+/// Records a statement that begins now, if recording is on.
+pub(super) fn record(sql: &str, values: &[Value<'_>]) -> Recording {
+    Recording { place: push(sql, values), begun: Instant::now() }
 }
 
 /// Adds a statement to the recording, and returns its index. Returns `None` if recording is off.
