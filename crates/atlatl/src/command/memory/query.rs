@@ -385,10 +385,9 @@ impl Ranking {
             let highlighter = Highlighter::new(&results.terms);
             hits.iter().map(|hit| SnippetCell(highlighter.snippet(hit))).collect()
         };
-        let has_reasons = explain || *ranked_by == RankedBy::Hybrid;
         Self {
             scores: Some(hits.iter().map(|hit| hit.score).collect()),
-            matched_by: has_reasons.then(|| hits.iter().map(reason).collect()),
+            matched_by: Some(hits.iter().map(reason).collect()),
             snippets: explain.then(snippets),
         }
     }

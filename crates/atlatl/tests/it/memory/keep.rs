@@ -33,9 +33,9 @@ fn a_memory_is_kept_and_found() {
     insta::assert_snapshot!(steady(&search, &ids), @"
     status: 0
     --- stdout
-    SCORE  TITLE                    NAMESPACE             CREATED  ID
-    1.00   We deploy on Thursdays.  _semantic             0 s ago  [1]
-    0.92   Rotate the deploy keys   _procedural/runbooks  0 s ago  [2]
+    SCORE  MATCH  TITLE                    NAMESPACE             CREATED  ID
+    1.00   words  We deploy on Thursdays.  _semantic             0 s ago  [1]
+    0.92   words  Rotate the deploy keys   _procedural/runbooks  0 s ago  [2]
     --- stderr
     note: 2 of 2 memories
     ");
@@ -74,8 +74,8 @@ fn g60_a_typo_is_corrected_and_an_empty_answer_says_why() {
     insta::assert_snapshot!(steady(&run, &[&id]), @r#"
     status: 0
     --- stdout
-    SCORE  TITLE                    NAMESPACE  CREATED  ID
-    1.00   We deploy on Thursdays.  _semantic  0 s ago  [1]
+    SCORE  MATCH  TITLE                    NAMESPACE  CREATED  ID
+    1.00   words  We deploy on Thursdays.  _semantic  0 s ago  [1]
     --- stderr
     note: 1 of 1 memory
     note: no memory contains "deplyo"; searched for "deploy"
@@ -117,7 +117,7 @@ fn a_search_explains_itself_if_asked() {
         assert_eq!(explained["snippets"], json!([{"text": snippet}]), "{explained}");
     }
     let plain = search(&[]).json();
-    assert!(plain["matched_by"].is_null() && plain["snippets"].is_null(), "{plain}");
+    assert!(plain["matched_by"] == json!(["words"]) && plain["snippets"].is_null(), "{plain}");
     let newest = program.run(&["memory", "search", "", "--explain"]).json();
     assert!(newest["count"] == 1 && newest["snippets"].is_null(), "{newest}");
 }
