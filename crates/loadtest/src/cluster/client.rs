@@ -308,8 +308,10 @@ impl<'a> Client<'a> {
                 ("another's id by get_memory", self.api.call_tool("get_memory", &json!({"id": id})))
             }
             ForeignAccess::Search => {
-                // The response must not contain the canary; every response is searched for it.
-                let body = json!({"query": other.tenant.canary, "limit": 5}).to_string();
+                // Every response is searched for canaries. In capitals, the query finds the same
+                // memories, and a hint that quotes it is not one.
+                let query = other.tenant.canary.to_uppercase();
+                let body = json!({"query": query, "limit": 5}).to_string();
                 let request = Request::post("/v1/search", body);
                 let reply = self.api.send("POST /v1/search", request, ExpectedBody::Json);
                 self.api.counters.foreign_requests += 1;
