@@ -260,7 +260,7 @@ impl MemoryStore for PostgresStore {
                 words
             )
             .await);
-            if !self.database.notice_dropped_words(&done) {
+            if !self.database.notice_dropped_words(words, &done) {
                 break done?;
             }
         };
@@ -318,7 +318,7 @@ impl MemoryStore for PostgresStore {
                 words
             )
             .await);
-            if !self.database.notice_dropped_words(&done) {
+            if !self.database.notice_dropped_words(words, &done) {
                 return done;
             }
         }
@@ -527,7 +527,7 @@ impl MemoryStore for PostgresStore {
                 db, tenant, storage, words
             )
             .await);
-            if !self.database.notice_dropped_words(&done) {
+            if !self.database.notice_dropped_words(words, &done) {
                 return done;
             }
         }

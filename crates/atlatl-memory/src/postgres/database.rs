@@ -82,14 +82,20 @@ impl Database {
         }
     }
 
-    /// Returns whether a write failed because these words were dropped meanwhile, and has to be
-    /// repeated without them.
-    pub(super) fn notice_dropped_words<T>(&self, done: &Result<T, StoreError>) -> bool {
+    /// Returns whether a write with `words` failed because these words were dropped meanwhile, and
+    /// has to be repeated without them.
+    pub(super) fn notice_dropped_words<T>(
+        &self,
+        words: WordsColumn,
+        done: &Result<T, StoreError>,
+    ) -> bool {
         let Err(StoreError::Engine(cause)) = done else { return false };
         let error = cause.downcast_ref::<tokio_postgres::Error>();
         let code = error.and_then(tokio_postgres::Error::code);
-        code == Some(&SqlState::UNDEFINED_COLUMN)
-            && !self.are_words_dropped.swap(true, Ordering::Relaxed)
+        let are_dropped =
+            words == WordsColumn::Present && code == Some(&SqlState::UNDEFINED_COLUMN);
+        self.are_words_dropped.fetch_or(are_dropped, Ordering::Relaxed);
+        are_dropped
     }
 
     /// Returns the URL of the database without the password.

@@ -198,3 +198,40 @@ fn g49_vectors_are_kept_when_an_upgrade_is_finished_that_waited_for_pgvector() {
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.embedding"), "3");
     assert_eq!(open().count_unembedded("m").wait().unwrap(), 0);
 }
+
+#[test]
+fn g41_concurrent_writes_go_on_when_the_old_words_are_dropped() {
+    // Other tests have sessions of the shared server.
+    let server = PostgresServer::start(&["fsync=off"]);
+    let database = old::migrated_to(&server, 5);
+    let owner = options(&server, OWNER, &database);
+    Postgres::migrate(&owner).wait().unwrap();
+    let store = Postgres::open(&options(&server, APP, &database)).wait().unwrap();
+    let store = store.tenant("a").unwrap();
+    let memories = with_words(5, 7, "xyzzy");
+    store.put(&memories[..1], OnConflict::Keep).wait().unwrap();
+    let pause = std::time::Duration::from_millis(300);
+    std::thread::scope(|scope| {
+        // Whoever writes waits for it, and the end of the upgrade is first in the queue.
+        scope.spawn(|| {
+            let lock =
+                "BEGIN; LOCK TABLE atlatl.memory IN EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT";
+            server.sql(&database, lock);
+        });
+        std::thread::sleep(pause);
+        let finish = scope.spawn(|| Postgres::finish(&owner).wait().unwrap());
+        std::thread::sleep(pause);
+        let put = |memory: &Memory| {
+            store.put(std::slice::from_ref(memory), OnConflict::Keep).wait().unwrap()
+        };
+        let writers: Vec<_> =
+            memories[1..].iter().map(|memory| scope.spawn(move || put(memory))).collect();
+        std::thread::sleep(pause);
+        assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody waits");
+        assert!(matches!(finish.join().unwrap(), Finish::Dropped { .. }));
+        for writer in writers {
+            assert_eq!(writer.join().unwrap(), [atlatl_memory::PutOutcome::Stored]);
+        }
+    });
+    assert_eq!(sorted(find(&store, "xyzzy")), ids(&memories));
+}
