@@ -26,8 +26,10 @@ const DEFAULT_PORT: u16 = 5432;
 /// How a cancel request is sent.
 #[derive(Clone)]
 pub(super) enum CancelRoute {
-    /// Unencrypted, to the address that the client knows.
+    /// Unencrypted, to the address that the client knows. The request does not wait.
     Plain,
+    /// Unencrypted, to this host and port.
+    Host(String, u16),
     /// Unencrypted, to this address.
     Peer(SocketAddr),
     /// To this socket.
@@ -43,6 +45,10 @@ impl CancelRoute {
         let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
         match config.get_hosts() {
             [Host::Unix(directory)] => Self::Unix(directory.join(format!(".s.PGSQL.{port}"))),
+            [Host::Tcp(name)] => {
+                let address = config.get_hostaddrs().first().map(ToString::to_string);
+                Self::Host(address.unwrap_or_else(|| name.clone()), port)
+            }
             _ => Self::Plain,
         }
     }
@@ -63,6 +69,10 @@ impl CancelRequest {
     pub(super) async fn send(self) -> Result<(), BoxError> {
         match self.route {
             CancelRoute::Plain => self.token.cancel_query(NoTls).await?,
+            CancelRoute::Host(name, port) => {
+                let stream = TcpStream::connect((name.as_str(), port)).await?;
+                self.token.cancel_query_raw(UntilClosed(stream), NoTls).await?;
+            }
             CancelRoute::Peer(peer) => {
                 let stream = TcpStream::connect(peer).await?;
                 self.token.cancel_query_raw(UntilClosed(stream), NoTls).await?;

@@ -80,9 +80,14 @@ impl PgBouncer {
         &self.home
     }
 
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.home.join(format!(".s.PGSQL.{DEFAULT_PORT}"))
+    }
+
     fn wait_until_ready(&self) {
         let begun = Instant::now();
-        let socket = self.home.join(format!(".s.PGSQL.{DEFAULT_PORT}"));
+        let socket = self.socket();
         while UnixStream::connect(&socket).is_err() {
             let log = || fs::read_to_string(self.home.join("log")).unwrap_or_default();
             assert!(begun.elapsed() < START_TIMEOUT, "PgBouncer does not start: {}", log());

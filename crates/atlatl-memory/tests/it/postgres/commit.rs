@@ -35,7 +35,10 @@ pub(super) fn relay(socket: PathBuf, fault: Arc<AtomicU8>) -> u16 {
             }
             let server = UnixStream::connect(&socket).unwrap();
             let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
             let fault = Arc::clone(&fault);
             std::thread::spawn(move || pass(client, server, &fault));
         }

@@ -21,6 +21,12 @@ const MIGRATIONS: [(&str, &str); 5] = [
 /// A database with an older schema, as its program leaves it.
 pub(super) fn migrated_to(server: &PostgresServer, version: usize) -> String {
     let database = server.database();
+    migrate(server, &database, version);
+    database
+}
+
+/// Gives an empty database an older schema, as its program leaves it.
+pub(super) fn migrate(server: &PostgresServer, database: &str, version: usize) {
     let mut sql = format!(
         "SET ROLE {OWNER}; CREATE SCHEMA atlatl; CREATE TABLE atlatl.migration (number integer \
          PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, applied timestamptz NOT NULL \
@@ -37,8 +43,7 @@ pub(super) fn migrated_to(server: &PostgresServer, version: usize) -> String {
          GRANT SELECT, INSERT, UPDATE, DELETE ON atlatl.memory, atlatl.document, atlatl.vector, \
          atlatl.lease, atlatl.secret TO {APP};"
     );
-    server.sql(&database, &sql);
-    database
+    server.sql(database, &sql);
 }
 
 /// Stores memories with the statements of version 5, as the role of a server. Returns their versions.

@@ -209,10 +209,18 @@ fn g46_statements_have_names_without_a_pooler_only() {
 
 #[test]
 fn g46_an_abandoned_statement_is_canceled_through_a_pooler() {
-    for program in require_pgbouncers() {
+    for (program, is_tcp) in require_pgbouncers()
+        .into_iter()
+        .flat_map(|program| [(program.clone(), false), (program, true)])
+    {
         let pooled = Pooled::migrated(&program);
         let mut options = pooled.options(APP);
         options.connections = 1;
+        if is_tcp {
+            let port = relay(pooled.pooler.socket(), Arc::new(AtomicU8::new(PASS)));
+            let place = format!("127.0.0.1:{port}");
+            options.url = pooled.server.url_at(&place, APP, &pooled.database);
+        }
         let store = Postgres::open(&options).wait().unwrap().tenant("a").unwrap();
         let running = || {
             let sql = format!(

@@ -235,3 +235,20 @@ fn g41_concurrent_writes_go_on_when_the_old_words_are_dropped() {
     });
     assert_eq!(sorted(find(&store, "xyzzy")), ids(&memories));
 }
+
+#[test]
+fn g41_before_version_18_statistics_that_exist_are_renewed_as_before() {
+    let server = PostgresServer::start_debian();
+    let database = server.database_without_pgvector();
+    old::migrate(&server, &database, 5);
+    server.sql(&database, "ANALYZE atlatl.lease");
+    Postgres::migrate(&options(&server, OWNER, &database)).wait().unwrap();
+    let fixed = |table: &str| {
+        let sql = format!(
+            "SELECT coalesce(attstattarget, -1) = 0 FROM pg_attribute \
+             WHERE attrelid = 'atlatl.{table}'::regclass AND attname = 'tenant'"
+        );
+        server.sql(&database, &sql)
+    };
+    assert_eq!((fixed("lease"), fixed("search_document")), ("f".to_owned(), "t".to_owned()));
+}
