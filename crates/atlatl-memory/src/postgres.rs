@@ -521,16 +521,18 @@ impl MemoryStore for PostgresStore {
 
     async fn repair(&self) -> Result<RepairReport, StoreError> {
         let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
-        loop {
+        let report = loop {
             let words = self.database.words_column();
             let done = write_transaction!(pool, &tenant.name, |db| maintenance::repair(
                 db, tenant, storage, words
             )
             .await);
             if !self.database.notice_dropped_words(words, &done) {
-                return done;
+                break done?;
             }
-        }
+        };
+        let indexed = search_index::fill_all(pool, tenant).await?;
+        Ok(RepairReport::new(report.missing + indexed, report.orphaned))
     }
 
     async fn is_search_index_behind(&self) -> Result<bool, StoreError> {

@@ -16,7 +16,7 @@ use super::migrations::{
 };
 use super::options::{APPLICATION, PostgresOptions};
 use super::pool::{Pool, read_transaction, write_transaction};
-use super::search_index::{FILL_BATCH_LEN, advance, fill};
+use super::search_index::{advance, fill_all};
 use super::session::{Access, Session};
 use crate::store::StoreError;
 
@@ -73,15 +73,7 @@ async fn index_backlog(pool: &Pool) -> Result<u64, StoreError> {
     })?;
     let mut indexed = 0;
     for tenant in names.iter().map(|name| Tenant::new(name)) {
-        loop {
-            let filled =
-                write_transaction!(pool, &tenant.name, |db| fill(db, &tenant, FILL_BATCH_LEN)
-                    .await)?;
-            if filled == 0 {
-                break;
-            }
-            indexed += filled;
-        }
+        indexed += fill_all(pool, &tenant).await?;
         write_transaction!(pool, &tenant.name, |db| advance(db, &tenant, 0).await)?;
     }
     Ok(indexed)

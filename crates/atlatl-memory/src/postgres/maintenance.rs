@@ -33,7 +33,8 @@ pub(super) async fn expire(
     Ok(ids.into_iter().filter(|id| gone.contains(id)).map(MemoryId::from).collect())
 }
 
-/// Indexes memories that the full-text index lacks, and deletes dependent rows without a memory.
+/// Notes memories that the full-text index lacks in its backlog, indexes those that the index of
+/// previous servers lacks, and deletes dependent rows without a memory.
 pub(super) async fn repair(
     db: &Session,
     tenant: &Tenant,
@@ -57,8 +58,8 @@ pub(super) async fn repair(
         );
         orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
     }
-    let (mut missing, unused) = search_index::repair(db, tenant).await?;
-    orphaned += unused;
+    orphaned += search_index::repair(db, tenant).await?;
+    let mut missing = 0;
     if words == WordsColumn::Dropped {
         return Ok(RepairReport::new(missing, orphaned));
     }

@@ -13,6 +13,7 @@ use super::cells::{DEFAULT_MEAN_LEN, SAMPLES, Term};
 use super::crud::{
     IndexFormat, IndexedMemory, Rows, Tenant, WordsColumn, insert_search_documents, read,
 };
+use super::pool::{Pool, write_transaction};
 use super::recall::{SMALL_TENANT, is_outdated};
 use super::session::{Session, Value};
 use super::units::join_lists;
@@ -52,7 +53,7 @@ pub(super) async fn advance(db: &Session, tenant: &Tenant, limit: i64) -> Result
 }
 
 /// Indexes at most `limit` documents of the backlog. Returns how many.
-pub(super) async fn fill(db: &Session, tenant: &Tenant, limit: i64) -> Result<u64, StoreError> {
+async fn fill(db: &Session, tenant: &Tenant, limit: i64) -> Result<u64, StoreError> {
     lock(db, tenant).await?;
     // Whoever changes or deletes a memory locks its row first, and then finds the row of the index.
     let waiting = "SELECT m.key, d.json FROM (SELECT key FROM atlatl.search_backlog \
@@ -82,6 +83,20 @@ pub(super) async fn fill(db: &Session, tenant: &Tenant, limit: i64) -> Result<u6
     insert_search_documents(db, &rows, &indexed_keys).await?;
     let done = "DELETE FROM atlatl.search_backlog WHERE tenant = $1 AND key = ANY ($2)";
     db.execute(done, &[(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)]).await
+}
+
+/// Indexes the backlog in short transactions, so that no writer waits long for the rows that they
+/// lock. Documents that a writer has locked remain. Returns the number of indexed documents.
+pub(super) async fn fill_all(pool: &Pool, tenant: &Tenant) -> Result<u64, StoreError> {
+    let mut indexed = 0;
+    loop {
+        let filled =
+            write_transaction!(pool, &tenant.name, |db| fill(db, tenant, FILL_BATCH_LEN).await)?;
+        if filled == 0 {
+            return Ok(indexed);
+        }
+        indexed += filled;
+    }
 }
 
 /// Waits for other maintenance of this tenant's index. Two at once would index documents twice.
@@ -152,9 +167,9 @@ async fn count_if_outdated(db: &Session, tenant: &Tenant) -> Result<u64, StoreEr
     Ok(1)
 }
 
-/// Indexes documents that the index lacks, and deletes rows without a document and duplicates.
-/// Returns the numbers of missing and of orphaned rows.
-pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), StoreError> {
+/// Deletes rows of the index without a document and duplicates, and notes documents without a row in
+/// the backlog, which [`fill_all`] indexes. Returns the number of deleted rows.
+pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
     lock(db, tenant).await?;
     let tenant_value: [Value<'_>; 1] = [(&tenant.name, Type::TEXT)];
     let orphans = "DELETE FROM atlatl.search_document x WHERE x.tenant = $1 AND (NOT EXISTS \
@@ -166,11 +181,5 @@ pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<(u64, u64), 
                    WHERE d.tenant = $1 AND NOT EXISTS (SELECT FROM atlatl.search_document x \
                        WHERE x.tenant = $1 AND x.key = d.key) ON CONFLICT DO NOTHING";
     db.execute(missing, &tenant_value).await?;
-    let mut filled = 0;
-    loop {
-        match fill(db, tenant, FILL_BATCH_LEN).await? {
-            0 => return Ok((filled, orphaned)),
-            more => filled += more,
-        }
-    }
+    Ok(orphaned)
 }

@@ -252,3 +252,23 @@ fn g41_before_version_18_statistics_that_exist_are_renewed_as_before() {
     };
     assert_eq!((fixed("lease"), fixed("search_document")), ("f".to_owned(), "t".to_owned()));
 }
+
+#[test]
+fn g41_repair_indexes_what_is_missing_in_short_transactions() {
+    let server = PostgresServer::shared();
+    let database = super::migrated(server);
+    let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+    let store = store.tenant("a").unwrap();
+    let memories = with_words(1_200, 8, "xyzzy");
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
+    server.sql(&database, "DELETE FROM atlatl.search_document");
+    let repaired = store.repair().wait().unwrap();
+    assert_eq!((repaired.missing, repaired.orphaned), (1_200, 0));
+    // A writer of one of these memories waits for the transaction that indexes it.
+    let most = "SELECT max(n) FROM (SELECT count(*) AS n FROM atlatl.search_document \
+                GROUP BY xmin::text) t";
+    assert_eq!(server.sql(&database, most), "500");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.search_document"), "1200");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.search_backlog"), "0");
+    assert_eq!(store.repair().wait().unwrap(), atlatl_memory::RepairReport::default());
+}
