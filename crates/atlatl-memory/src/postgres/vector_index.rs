@@ -431,6 +431,31 @@ async fn move_vectors(
     })
 }
 
+/// Returns whether a table is still the one of its index, and keeps it so until the end of the
+/// transaction. If another process builds the index, vectors that are moved to the former table would
+/// be dropped with it.
+async fn keep_table(
+    db: &Session,
+    tenant: &Tenant,
+    model: &Model,
+    relation: &str,
+) -> Result<bool, StoreError> {
+    // `build_embedding_index` takes this lock alone.
+    let lock = "SELECT pg_try_advisory_xact_lock_shared( \
+                hashtextextended(format('%L %L', $1, $2), 7))";
+    let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT)];
+    let is_locked = db.query(lock, &values).await?.first().is_some_and(|row| row.get(0));
+    if !is_locked {
+        return Ok(false);
+    }
+    // A statement of its own, which sees what was committed before the lock was taken.
+    let sql = "SELECT EXISTS (SELECT FROM atlatl.embedding_index \
+               WHERE tenant = $1 AND model = $2 AND relation = $3)";
+    let values: [Value<'_>; 3] =
+        [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT), (&relation, Type::TEXT)];
+    Ok(db.query(sql, &values).await?.first().is_some_and(|row| row.get(0)))
+}
+
 /// Copies vectors into the table of an index.
 async fn copy(
     db: &Session,
@@ -443,6 +468,9 @@ async fn copy(
     // One at a time regardless of the lease, which prevents deadlocks.
     let alone = "SELECT pg_advisory_xact_lock(hashtextextended($1, 1))";
     db.query(alone, &[(relation, Type::TEXT)]).await?;
+    if !keep_table(db, tenant, model, relation).await? {
+        return Ok(0);
+    }
     let sql = format!(
         "INSERT INTO atlatl.\"{relation}\" AS n (key, embedding) \
          SELECT e.key, e.embedding FROM atlatl.embedding e \
@@ -469,6 +497,9 @@ async fn remove_copied(
     keys: &[i64],
 ) -> Result<u64, StoreError> {
     let relation = &index.relation;
+    if !keep_table(db, tenant, model, relation).await? {
+        return Ok(0);
+    }
     let values: [Value<'_>; 3] =
         [(&tenant.name, Type::TEXT), (&model.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];
     // Rows that a writer holds are left for the next step.

@@ -5,6 +5,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
+/// The statements that build the index of the tenant `a`.
+const BUILD: &str =
+    "SET LOCAL atlatl.tenant = 'a'; SELECT atlatl.build_embedding_index('the model''s name', 32)";
+/// Whether a session of the database sleeps.
+const SLEEPS: &str = "EXISTS (SELECT FROM pg_stat_activity \
+                      WHERE datname = current_database() AND wait_event = 'PgSleep')";
+/// Whether a session of the database waits for a lock.
+const WAITS: &str = "EXISTS (SELECT FROM pg_stat_activity \
+                     WHERE datname = current_database() AND wait_event_type = 'Lock')";
+
+/// Waits until a condition holds in a database.
+fn wait_for(server: &PostgresServer, database: &str, condition: &str) {
+    let begun = Instant::now();
+    let sql = format!("SELECT {condition}");
+    while server.sql(database, &sql) != "t" {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{condition}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_broken_index_hides_nothing_and_is_rebuilt() {
     let server = PostgresServer::shared();
@@ -156,4 +176,62 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
     let embedded = memories - store.count_unembedded(MODEL).wait().unwrap();
     assert_eq!(rows(server, &database), embedded.to_string());
     assert_eq!(store.repair().wait().unwrap().orphaned, 0);
+}
+
+#[test]
+fn g45_a_vector_that_is_written_while_the_index_is_rebuilt_is_not_lost() {
+    let server = PostgresServer::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    filled(&store, 800, 13);
+    advance(&store);
+    let build = format!("BEGIN; {BUILD}; SELECT pg_sleep(5); COMMIT");
+    std::thread::scope(|scope| {
+        let builder = scope.spawn(|| server.sql(&database, &build));
+        wait_for(server, &database, SLEEPS);
+        filled(&store, 5, 14);
+        assert_eq!(store.advance_index().wait().unwrap(), 0, "the table is about to be dropped");
+        assert!(!builder.is_finished(), "it took too long");
+    });
+    advance(&store);
+    assert_eq!(store.count_unembedded(MODEL).wait().unwrap(), 0);
+    assert_eq!(rows(server, &database), "805");
+}
+
+#[test]
+fn g45_a_vector_is_not_moved_to_a_table_that_was_replaced() {
+    let server = PostgresServer::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    filled(&store, 800, 15);
+    advance(&store);
+    let late = corpus::memories(1, 16);
+    store.put(&late, OnConflict::Keep).wait().unwrap();
+    let version = store.unembedded(MODEL, 0, 9).wait().unwrap()[0].version;
+    let axis = |n: usize| -> Vec<f32> {
+        (0..DIMENSIONS).map(|dimension| if dimension == n { 1.0 } else { 0.0 }).collect()
+    };
+    let put = |vector: Vec<f32>| store.put_vectors(MODEL, &[(version, vector)]).wait().unwrap();
+    put(axis(0));
+    let former = table(server, &database);
+    // Whoever moves vectors has read the name of the table, and waits.
+    let hold = format!(
+        "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{former}', 1)); SELECT pg_sleep(6); \
+         COMMIT"
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.sql(&database, &hold));
+        wait_for(server, &database, SLEEPS);
+        let mover = scope.spawn(|| store.advance_index().wait().unwrap());
+        wait_for(server, &database, WAITS);
+        server.sql(&database, &format!("BEGIN; {BUILD}; COMMIT"));
+        assert_ne!(table(server, &database), former);
+        put(axis(1));
+        assert!(!mover.is_finished(), "it took too long");
+        assert_eq!(mover.join().unwrap(), 0);
+    });
+    advance(&store);
+    let id = std::slice::from_ref(&late[0].id);
+    let cosines = store.cosines(MODEL, &axis(1), id).wait().unwrap();
+    assert!(cosines[0].unwrap() > 0.999, "{cosines:?}");
 }
