@@ -44,8 +44,8 @@ use mif::{Memory, MemoryId};
 
 pub use self::credentials::PasswordSource;
 use self::crud::Tenant;
-use self::database::Database;
 pub use self::database::DatabaseInfo;
+use self::database::{Database, with_vectors};
 pub use self::embedding_queue::EmbeddingBacklog;
 use self::embedding_queue::{PostgresQueue, QueueState};
 use self::fair_queue::QueueName;
@@ -403,27 +403,28 @@ impl MemoryStore for PostgresStore {
         now: DateTime<Utc>,
     ) -> Result<Vec<MemoryMatch>, StoreError> {
         let Some(query_vector) = QueryVector::new(model, vector) else { return Ok(Vec::new()) };
-        let (pool, storage) = self.verified().await?;
         let name = &self.tenant.name;
-        if let VectorStorage::Half { indexes: IndexSupport::Iterative, .. } = storage {
-            let found = read_transaction!(pool, name, Access::Condition, |db| {
-                let condition = self.condition(filter, now);
-                let found =
-                    vector_index::search(db, storage, &query_vector, condition, limit).await?;
-                if let Some(found) = found {
-                    return Ok(found);
+        with_vectors!(self, |pool, storage| {
+            if let VectorStorage::Half { indexes: IndexSupport::Iterative, .. } = storage {
+                let found = read_transaction!(pool, name, Access::Condition, |db| {
+                    let condition = self.condition(filter, now);
+                    let found =
+                        vector_index::search(db, storage, &query_vector, condition, limit).await?;
+                    if let Some(found) = found {
+                        return Ok(found);
+                    }
+                    let condition = self.condition(filter, now);
+                    vectors::nearest(db, storage, &query_vector, condition, limit).await
+                });
+                // If the index search fails, exact search still has the answer.
+                if !matches!(found, Err(StoreError::Engine(_))) {
+                    return found;
                 }
+            }
+            read_transaction!(pool, name, Access::Condition, |db| {
                 let condition = self.condition(filter, now);
                 vectors::nearest(db, storage, &query_vector, condition, limit).await
-            });
-            // If the index search fails, exact search still has the answer.
-            if !matches!(found, Err(StoreError::Engine(_))) {
-                return found;
-            }
-        }
-        read_transaction!(pool, name, Access::Condition, |db| {
-            let condition = self.condition(filter, now);
-            vectors::nearest(db, storage, &query_vector, condition, limit).await
+            })
         })
     }
 
@@ -436,9 +437,11 @@ impl MemoryStore for PostgresStore {
         let Some(query_vector) = QueryVector::new(model, vector).filter(|_| !ids.is_empty()) else {
             return Ok(vec![None; ids.len()]);
         };
-        let (pool, storage) = self.verified().await?;
-        read_transaction!(pool, &self.tenant.name, Access::Keys, |db| {
-            vectors::cosines(db, &self.tenant, storage, &query_vector, ids).await
+        let tenant = &self.tenant;
+        with_vectors!(self, |pool, storage| {
+            read_transaction!(pool, &tenant.name, Access::Keys, |db| {
+                vectors::cosines(db, tenant, storage, &query_vector, ids).await
+            })
         })
     }
 
@@ -481,16 +484,20 @@ impl MemoryStore for PostgresStore {
         list_after: u64,
         limit: usize,
     ) -> Result<Vec<Unembedded>, StoreError> {
-        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
-        read_transaction!(pool, &tenant.name, Access::Condition, |db| {
-            vectors::unembedded(db, tenant, storage, model, list_after, limit).await
+        let tenant = &self.tenant;
+        with_vectors!(self, |pool, storage| {
+            read_transaction!(pool, &tenant.name, Access::Condition, |db| {
+                vectors::unembedded(db, tenant, storage, model, list_after, limit).await
+            })
         })
     }
 
     async fn count_unembedded(&self, model: &str) -> Result<u64, StoreError> {
-        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
-        read_transaction!(pool, &tenant.name, Access::Condition, |db| {
-            vectors::count_unembedded(db, tenant, storage, model).await
+        let tenant = &self.tenant;
+        with_vectors!(self, |pool, storage| {
+            read_transaction!(pool, &tenant.name, Access::Condition, |db| {
+                vectors::count_unembedded(db, tenant, storage, model).await
+            })
         })
     }
 
@@ -520,18 +527,18 @@ impl MemoryStore for PostgresStore {
     }
 
     async fn repair(&self) -> Result<RepairReport, StoreError> {
-        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
-        let report = loop {
+        let tenant = &self.tenant;
+        let report = with_vectors!(self, |pool, storage| loop {
             let words = self.database.words_column();
             let done = write_transaction!(pool, &tenant.name, |db| maintenance::repair(
                 db, tenant, storage, words
             )
             .await);
             if !self.database.notice_dropped_words(words, &done) {
-                break done?;
+                break done;
             }
-        };
-        let indexed = search_index::fill_all(pool, tenant).await?;
+        })?;
+        let indexed = search_index::fill_all(self.pool().await?, tenant).await?;
         Ok(RepairReport::new(report.missing + indexed, report.orphaned))
     }
 

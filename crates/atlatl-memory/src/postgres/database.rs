@@ -14,6 +14,24 @@ use super::session::{Access, quoted};
 use super::vectors::{IndexSupport, VectorStorage};
 use crate::store::StoreError;
 
+/// Runs transactions with the pool and the storage of vectors of a store, and once more if a table
+/// was dropped meanwhile: the vectors of a dropped index are in another table.
+macro_rules! with_vectors {
+    ($store:expr, |$pool:ident, $storage:ident| $work:expr) => {{
+        let mut is_repeated = false;
+        loop {
+            let ($pool, $storage) = $store.verified().await?;
+            let done: Result<_, $crate::store::StoreError> = async { $work }.await;
+            if is_repeated || !$crate::postgres::database::lacks_table(&done) {
+                break done;
+            }
+            is_repeated = true;
+        }
+    }};
+}
+
+pub(super) use with_vectors;
+
 /// A database whose schema is verified before its first use.
 #[derive(Debug)]
 pub(super) struct Database {
@@ -89,11 +107,8 @@ impl Database {
         words: WordsColumn,
         done: &Result<T, StoreError>,
     ) -> bool {
-        let Err(StoreError::Engine(cause)) = done else { return false };
-        let error = cause.downcast_ref::<tokio_postgres::Error>();
-        let code = error.and_then(tokio_postgres::Error::code);
         let are_dropped =
-            words == WordsColumn::Present && code == Some(&SqlState::UNDEFINED_COLUMN);
+            words == WordsColumn::Present && error_code(done) == Some(&SqlState::UNDEFINED_COLUMN);
         self.are_words_dropped.fetch_or(are_dropped, Ordering::Relaxed);
         are_dropped
     }
@@ -102,6 +117,17 @@ impl Database {
     pub(super) fn place(&self) -> &str {
         &self.pool.place
     }
+}
+
+/// Returns whether a transaction failed because it named a table that does not exist.
+pub(super) fn lacks_table<T>(done: &Result<T, StoreError>) -> bool {
+    error_code(done) == Some(&SqlState::UNDEFINED_TABLE)
+}
+
+/// Returns the code of the database's error.
+fn error_code<T>(done: &Result<T, StoreError>) -> Option<&SqlState> {
+    let Err(StoreError::Engine(cause)) = done else { return None };
+    cause.downcast_ref::<tokio_postgres::Error>()?.code()
 }
 
 /// Returns how vectors are stored. The query waits in `queue`.

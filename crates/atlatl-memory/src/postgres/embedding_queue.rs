@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use tokio_postgres::types::Type;
 
 use super::crud::{Tenant, storable};
-use super::database::Database;
+use super::database::{Database, with_vectors};
 use super::migrations::NO_TENANT;
 use super::pool::{Pool, read_transaction, write_transaction};
 use super::session::{Access, Value};
@@ -206,9 +206,11 @@ impl PostgresStore {
         model: &str,
         keys: &[i64],
     ) -> Result<Vec<Unembedded>, StoreError> {
-        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
-        let memories = read_transaction!(pool, &tenant.name, Access::Keys, |db| {
-            unembedded_texts(db, tenant, storage, model, keys).await
+        let tenant = &self.tenant;
+        let memories = with_vectors!(self, |pool, storage| {
+            read_transaction!(pool, &tenant.name, Access::Keys, |db| {
+                unembedded_texts(db, tenant, storage, model, keys).await
+            })
         })?;
         let is_waiting =
             |key: &i64| memories.iter().any(|one| i64::try_from(one.version) == Ok(*key));
@@ -216,7 +218,7 @@ impl PostgresStore {
         if !done.is_empty() {
             let sql = "DELETE FROM atlatl.embedding_queue \
                        WHERE tenant = $1 AND model = $2 AND key = ANY ($3)";
-            write_transaction!(pool, &tenant.name, |db| {
+            write_transaction!(self.pool().await?, &tenant.name, |db| {
                 let values: [Value<'_>; 3] =
                     [(&tenant.name, Type::TEXT), (&model, Type::TEXT), (&done, Type::INT8_ARRAY)];
                 db.execute(sql, &values).await

@@ -235,3 +235,37 @@ fn g45_a_vector_is_not_moved_to_a_table_that_was_replaced() {
     let cosines = store.cosines(MODEL, &axis(1), id).wait().unwrap();
     assert!(cosines[0].unwrap() > 0.999, "{cosines:?}");
 }
+
+#[test]
+fn g45_reads_are_repeated_if_their_index_was_dropped() {
+    let server = PostgresServer::shared();
+    let (postgres, database) = opened(server);
+    let store = postgres.tenant("a").unwrap();
+    let known = filled(&store, 800, 17);
+    advance(&store);
+    // Readers find the name of the table, and wait for it.
+    let drop_index = format!(
+        "BEGIN; SET LOCAL atlatl.tenant = 'a'; \
+         LOCK TABLE atlatl.\"{}\" IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2); \
+         SELECT atlatl.drop_embedding_index('the model''s name'); COMMIT",
+        table(server, &database)
+    );
+    let (memory, vector) = &known[0];
+    let id = std::slice::from_ref(&memory.id);
+    std::thread::scope(|scope| {
+        let dropping = scope.spawn(|| server.sql(&database, &drop_index));
+        wait_for(server, &database, SLEEPS);
+        let cosines = scope.spawn(|| store.cosines(MODEL, vector, id).wait().unwrap());
+        let count = scope.spawn(|| store.count_unembedded(MODEL).wait().unwrap());
+        let unembedded = scope.spawn(|| store.unembedded(MODEL, 0, 9).wait().unwrap());
+        // More than an index is asked for.
+        let near = scope.spawn(|| nearest(&store, vector, &any(), 700));
+        wait_for(server, &database, WAITS);
+        assert!(!dropping.is_finished(), "it took too long");
+        assert!(cosines.join().unwrap()[0].unwrap() > 0.999);
+        assert_eq!(count.join().unwrap(), 0);
+        assert!(unembedded.join().unwrap().is_empty());
+        assert_eq!(near.join().unwrap().len(), 700);
+    });
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.embedding"), "800");
+}
