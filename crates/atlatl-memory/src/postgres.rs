@@ -43,7 +43,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 pub use self::credentials::PasswordSource;
-use self::crud::Tenant;
+use self::crud::{Tenant, WordsColumn};
 pub use self::database::DatabaseInfo;
 use self::database::{Database, with_vectors};
 pub use self::embedding_queue::EmbeddingBacklog;
@@ -186,19 +186,23 @@ impl PostgresStore {
                     other => Ok(Err(other)),
                 }
             })?;
-            match answer {
+            let (limit, next) = match answer {
                 Ok(found) => return Ok(found),
-                Err(Recall::Backlogged) => return self.find_by_lexemes(query, first).await,
-                Err(_) => {
-                    write_transaction!(pool, &tenant.name, |db| search_index::advance(
-                        db,
-                        tenant,
-                        MAX_INLINE_BACKLOG
-                    )
-                    .await)?;
-                    freshness = Freshness::Any;
+                Err(Recall::Backlogged) => {
+                    let words = self.database.words_column();
+                    if words == WordsColumn::Present {
+                        let found = self.find_by_lexemes(query, first).await;
+                        if !self.database.notice_dropped_words(words, &found) {
+                            return found;
+                        }
+                    }
+                    (search_index::FILL_BATCH_LEN, Freshness::Indexed)
                 }
-            }
+                Err(_) => (MAX_INLINE_BACKLOG, Freshness::Any),
+            };
+            write_transaction!(pool, &tenant.name, |db| search_index::advance(db, tenant, limit)
+                .await)?;
+            freshness = next;
         }
     }
 

@@ -100,15 +100,16 @@ impl Database {
         }
     }
 
-    /// Returns whether a write with `words` failed because these words were dropped meanwhile, and
-    /// has to be repeated without them.
+    /// Returns whether a transaction with `words` failed because these words or the functions that
+    /// search them were dropped meanwhile, and has to be repeated without them.
     pub(super) fn notice_dropped_words<T>(
         &self,
         words: WordsColumn,
         done: &Result<T, StoreError>,
     ) -> bool {
-        let are_dropped =
-            words == WordsColumn::Present && error_code(done) == Some(&SqlState::UNDEFINED_COLUMN);
+        let dropped = [SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_FUNCTION];
+        let are_dropped = words == WordsColumn::Present
+            && error_code(done).is_some_and(|code| dropped.contains(code));
         self.are_words_dropped.fetch_or(are_dropped, Ordering::Relaxed);
         are_dropped
     }

@@ -70,6 +70,8 @@ pub(super) enum Freshness {
     Required,
     /// It was just brought up to date as far as possible.
     Any,
+    /// There is no other index for memories that still wait.
+    Indexed,
 }
 
 /// Answers a query.
@@ -86,7 +88,7 @@ pub(super) async fn recall(
     let filter = filter_terms(&tenant.name, query.filter);
     let wanted: Vec<Term> = units.terms().chain(filter.iter().copied()).collect();
     let state = IndexState::read(db, tenant, &wanted).await?;
-    if state.backlog > MAX_INLINE_BACKLOG {
+    if state.backlog > MAX_INLINE_BACKLOG && freshness != Freshness::Indexed {
         return Ok(Recall::Backlogged);
     }
     if freshness == Freshness::Required && (state.backlog > 0 || state.is_stale()) {

@@ -272,3 +272,39 @@ fn g41_repair_indexes_what_is_missing_in_short_transactions() {
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.search_backlog"), "0");
     assert_eq!(store.repair().wait().unwrap(), atlatl_memory::RepairReport::default());
 }
+
+#[test]
+fn g41_a_backlog_is_searched_when_the_old_words_are_dropped() {
+    let server = PostgresServer::shared();
+    let database = old::migrated_to(server, 5);
+    let owner = options(server, OWNER, &database);
+    Postgres::migrate(&owner).wait().unwrap();
+    let open = || {
+        let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+        postgres.tenant("a").unwrap()
+    };
+    let before = open();
+    let memories = with_words(90, 9, "xyzzy");
+    before.put(&memories, OnConflict::Keep).wait().unwrap();
+    assert!(matches!(Postgres::finish(&owner).wait().unwrap(), Finish::Dropped { .. }));
+    let after = open();
+    let lose = "DELETE FROM atlatl.search_document; \
+                INSERT INTO atlatl.search_backlog (tenant, key) \
+                SELECT tenant, key FROM atlatl.document";
+    // `before` believes that the words are there, and `after` never does.
+    for store in [&before, &after] {
+        server.sql(&database, lose);
+        assert_eq!(sorted(find(store, "xyzzy")), ids(&memories));
+    }
+    // Memories that a writer has locked cannot be indexed.
+    server.sql(&database, lose);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let lock = "BEGIN; SELECT FROM atlatl.memory FOR UPDATE; SELECT pg_sleep(3); COMMIT";
+            server.sql(&database, lock);
+        });
+        std::thread::sleep(std::time::Duration::from_millis(1000));
+        assert_eq!(find(&after, "xyzzy"), [] as [u128; 0], "it answers");
+    });
+    assert_eq!(sorted(find(&after, "xyzzy")), ids(&memories));
+}
