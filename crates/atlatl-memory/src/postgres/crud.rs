@@ -195,7 +195,8 @@ async fn replace(
     insert_documents(db, new, &keys).await
 }
 
-/// Deletes the documents of memories. Triggers delete the vectors and the rows of the full-text index.
+/// Deletes the documents of memories. A trigger deletes their rows of the full-text index; those on
+/// `memory` delete the vectors.
 async fn delete_documents(db: &Session, tenant: &Tenant, keys: &[i64]) -> Result<(), StoreError> {
     let sql = "DELETE FROM atlatl.document WHERE tenant = $1 AND key = ANY ($2)";
     let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&keys, Type::INT8_ARRAY)];

@@ -51,10 +51,7 @@ async fn embed_all(
     };
     let opened = memory_config::embedder(settings).map_err(|error| message(&error))?;
     let Some(embedder) = opened else { return Ok(()) };
-    let total = store
-        .count_unembedded(embedder.model())
-        .await
-        .map_err(|error| format!("memory.store: {}", with_causes(&error)))?;
+    let total = count_unembedded(store, &*embedder).await?;
     let mut progress = Progress::new("embedding", || total);
     let mut noted_at = Instant::now();
     while *embedded < total {
@@ -62,7 +59,13 @@ async fn embed_all(
             .await
             .map_err(|error| format!("memory.embedder: {}", with_causes(&*error)))?;
         if step == 0 {
-            break;
+            return match count_unembedded(store, &*embedder).await? {
+                0 => Ok(()),
+                left => Err(format!(
+                    "{} for an open transaction or another process",
+                    pluralize(left, "memory waits", "memories wait")
+                )),
+            };
         }
         *embedded += step as u64;
         if progress.is_visible() {
@@ -74,6 +77,12 @@ async fn embed_all(
         }
     }
     Ok(())
+}
+
+/// Returns the number of memories without a vector.
+async fn count_unembedded(store: &dyn MemoryStore, embedder: &dyn Embedder) -> Result<u64, String> {
+    let counted = store.count_unembedded(embedder.model()).await;
+    counted.map_err(|error| format!("memory.store: {}", with_causes(&error)))
 }
 
 /// Computes the vectors of a few memories that have none, so that someone who never runs a server

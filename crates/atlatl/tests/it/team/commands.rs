@@ -2,7 +2,10 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::thread;
+use std::time::Duration;
 
+use testkit::embeddings::EmbeddingsServer;
 use testkit::postgres::{APP, OWNER, PASSWORD, PostgresServer};
 
 use super::*;
@@ -128,6 +131,40 @@ fn the_memories_of_a_file_move_into_a_database_and_stay_what_they_are() {
     let none = program.run(&["db", "import-sqlite", "nothing.db"]);
     assert_eq!(none.status, 1, "{none}");
     assert!(!program.path("work/nothing.db").exists());
+}
+
+#[test]
+fn g45_an_import_says_that_vectors_wait_for_an_open_transaction() {
+    let server = PostgresServer::shared();
+    let (program, database) = stranger(server);
+    let run = program.run(&["db", "migrate", "--as", &server.url(OWNER, &database)]);
+    assert_eq!(run.status, 0, "{run}");
+    let endpoint = EmbeddingsServer::start(3, "in the harbour", Duration::ZERO);
+    let set = format!("memory.embedder={}", endpoint.embedder());
+    let lines = testkit::corpus::lines(&harbours(3), mif::DetailLevel::Full).join("\n");
+    thread::scope(|scope| {
+        // It may write memories that no trigger queues for the model.
+        let open = scope.spawn(|| {
+            let sql = "BEGIN; SELECT pg_current_xact_id(); SELECT pg_sleep(6); COMMIT";
+            server.sql(&database, sql);
+        });
+        let sleeps = "SELECT count(*) FROM pg_stat_activity \
+                      WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        while server.sql(&database, sleeps) != "1" {
+            assert!(!open.is_finished(), "no transaction is open");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let import = ["memory", "import", "-", "--set", &set];
+        let run = program.run_with_input(&import, lines.as_bytes());
+        assert!(!open.is_finished(), "it took too long");
+        assert_eq!((run.status, &run.json()["stored"]), (0, &json!(3)), "{run}");
+        assert_eq!(
+            run.stderr,
+            "note: memories without a vector are found only by words: 3 memories wait for an open \
+             transaction or another process; `atlatl serve` retries\n"
+        );
+    });
+    assert_eq!(endpoint.texts().len(), 0);
 }
 
 #[test]
