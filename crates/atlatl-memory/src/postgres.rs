@@ -510,11 +510,13 @@ impl MemoryStore for PostgresStore {
         model: &str,
         vectors: &[(u64, Vec<f32>)],
     ) -> Result<(), StoreError> {
-        let ((pool, storage), tenant) = (self.verified().await?, &self.tenant);
-        write_transaction!(pool, &tenant.name, |db| vectors::put(
-            db, tenant, storage, model, vectors
-        )
-        .await)
+        let tenant = &self.tenant;
+        with_vectors!(self, |pool, storage| {
+            write_transaction!(pool, &tenant.name, |db| vectors::put(
+                db, tenant, storage, model, vectors
+            )
+            .await)
+        })
     }
 
     fn embedding_queue(&self) -> Option<Arc<dyn EmbeddingQueue>> {

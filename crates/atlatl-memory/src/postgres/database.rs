@@ -15,7 +15,8 @@ use super::vectors::{IndexSupport, VectorStorage};
 use crate::store::StoreError;
 
 /// Runs transactions with the pool and the storage of vectors of a store, and once more if a table
-/// was dropped meanwhile: the vectors of a dropped index are in another table.
+/// was dropped meanwhile: the vectors of a dropped index are in another table, and so are arrays after
+/// pgvector was installed and the upgrade finished.
 macro_rules! with_vectors {
     ($store:expr, |$pool:ident, $storage:ident| $work:expr) => {{
         let mut is_repeated = false;
@@ -26,6 +27,7 @@ macro_rules! with_vectors {
                 break done;
             }
             is_repeated = true;
+            $store.database.find_vectors_again(&$store.tenant.name).await?;
         }
     }};
 }
@@ -40,6 +42,8 @@ pub(super) struct Database {
     /// The number of vectors from which a tenant has an index.
     pub(super) index_from: usize,
     vectors: OnceLock<VectorStorage>,
+    /// How vectors are stored since they are no longer arrays: pgvector was installed meanwhile.
+    converted_vectors: OnceLock<VectorStorage>,
     /// Whether the words of servers before version 6 were dropped.
     are_words_dropped: AtomicBool,
 }
@@ -52,6 +56,7 @@ impl Database {
             role,
             index_from: options.index_from,
             vectors: OnceLock::new(),
+            converted_vectors: OnceLock::new(),
             are_words_dropped: AtomicBool::new(false),
         })
     }
@@ -73,7 +78,23 @@ impl Database {
             self.are_words_dropped.store(!has_words, Ordering::Relaxed);
             self.vectors.get_or_init(|| vectors)
         };
-        Ok((&self.pool, vectors))
+        Ok((&self.pool, self.converted_vectors.get().unwrap_or(vectors)))
+    }
+
+    /// Looks up again how vectors are stored, after a transaction lacked a table. The query waits in
+    /// `queue`.
+    pub(super) async fn find_vectors_again(
+        &self,
+        queue: impl Into<QueueName>,
+    ) -> Result<(), StoreError> {
+        let is_arrays = matches!(self.vectors.get(), Some(VectorStorage::Arrays { .. }));
+        if is_arrays && self.converted_vectors.get().is_none() {
+            let found = find_storage(&self.pool, &queue.into(), &self.role).await?;
+            if matches!(found, VectorStorage::Half { .. }) {
+                self.converted_vectors.get_or_init(|| found);
+            }
+        }
+        Ok(())
     }
 
     /// Runs a query on the connection that is reserved for this.

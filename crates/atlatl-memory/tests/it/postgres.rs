@@ -20,10 +20,18 @@ mod tls;
 mod upgrade;
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{Postgres, PostgresOptions, PostgresStore, contract};
 use testkit::postgres::{APP, OWNER, PostgresServer};
+
+/// Whether a session of the database sleeps.
+const SLEEPS: &str = "EXISTS (SELECT FROM pg_stat_activity \
+                      WHERE datname = current_database() AND wait_event = 'PgSleep')";
+/// Whether a session of the database waits for a lock.
+const WAITS: &str = "EXISTS (SELECT FROM pg_stat_activity \
+                     WHERE datname = current_database() AND wait_event_type = 'Lock')";
 
 fn options(server: &PostgresServer, role: &str, database: &str) -> PostgresOptions {
     let mut options = PostgresOptions::new(server.url(role, database));
@@ -41,6 +49,16 @@ fn migrated(server: &PostgresServer) -> String {
 fn opened(server: &PostgresServer) -> (Postgres, String) {
     let database = migrated(server);
     (Postgres::open(&options(server, APP, &database)).wait().unwrap(), database)
+}
+
+/// Waits until a condition holds in a database.
+fn wait_for(server: &PostgresServer, database: &str, condition: &str) {
+    let begun = Instant::now();
+    let sql = format!("SELECT {condition}");
+    while server.sql(database, &sql) != "t" {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{condition}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Returns a new tenant every time.

@@ -8,7 +8,7 @@ use mif::Memory;
 use testkit::corpus;
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
-use super::{old, options};
+use super::{SLEEPS, old, options, wait_for};
 
 fn find(store: &PostgresStore, word: &str) -> Vec<u128> {
     let now = "2027-01-01T00:00:00Z".parse().unwrap();
@@ -200,6 +200,44 @@ fn g49_vectors_are_kept_when_an_upgrade_is_finished_that_waited_for_pgvector() {
 }
 
 #[test]
+fn g49_a_server_that_stored_arrays_goes_on_when_they_are_dropped() {
+    let server = PostgresServer::shared();
+    let now = "2027-01-01T00:00:00Z".parse().unwrap();
+    let memories = corpus::memories(3, 10);
+    let ids: Vec<_> = memories.iter().map(|memory| memory.id.clone()).collect();
+    let vector = [0.6_f32, 0.8];
+    let mut filter = Filter::default();
+    filter.status = None;
+    // Whichever is first notices it.
+    for first in 0..6 {
+        let database = server.database_without_pgvector();
+        let owner = options(server, OWNER, &database);
+        Postgres::migrate(&owner).wait().unwrap();
+        let store = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+        let store = store.tenant("a").unwrap();
+        store.put(&memories, OnConflict::Keep).wait().unwrap();
+        let waiting = store.unembedded("m", 0, 9).wait().unwrap();
+        let vectors: Vec<_> = waiting.iter().map(|one| (one.version, vector.to_vec())).collect();
+        store.put_vectors("m", &vectors[..2]).wait().unwrap();
+        server.sql(&database, "CREATE EXTENSION vector");
+        Postgres::migrate(&owner).wait().unwrap();
+        assert!(matches!(Postgres::finish(&owner).wait().unwrap(), Finish::Dropped { .. }));
+        let near = || store.nearest("m", &vector, &filter, 9, now).wait().unwrap().len();
+        let cosines = || store.cosines("m", &vector, &ids).wait().unwrap();
+        match first {
+            0 => assert_eq!(near(), 2),
+            1 => assert_eq!(store.count_unembedded("m").wait().unwrap(), 1),
+            2 => assert_eq!(store.unembedded("m", 0, 9).wait().unwrap().len(), 1),
+            3 => assert_eq!(store.repair().wait().unwrap().orphaned, 0),
+            4 => assert_eq!(cosines().iter().flatten().count(), 2),
+            _ => {}
+        }
+        store.put_vectors("m", &vectors[2..]).wait().unwrap();
+        assert_eq!((near(), cosines().iter().flatten().count()), (3, 3), "{first}");
+    }
+}
+
+#[test]
 fn g41_concurrent_writes_go_on_when_the_old_words_are_dropped() {
     // Other tests have sessions of the shared server.
     let server = PostgresServer::start(&["fsync=off"]);
@@ -303,7 +341,7 @@ fn g41_a_backlog_is_searched_when_the_old_words_are_dropped() {
             let lock = "BEGIN; SELECT FROM atlatl.memory FOR UPDATE; SELECT pg_sleep(3); COMMIT";
             server.sql(&database, lock);
         });
-        std::thread::sleep(std::time::Duration::from_millis(1000));
+        wait_for(server, &database, SLEEPS);
         assert_eq!(find(&after, "xyzzy"), [] as [u128; 0], "it answers");
     });
     assert_eq!(sorted(find(&after, "xyzzy")), ids(&memories));

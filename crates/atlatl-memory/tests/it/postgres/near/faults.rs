@@ -4,26 +4,11 @@ use atlatl_memory::contract::BlockOn;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::postgres::{SLEEPS, WAITS, wait_for};
 
 /// The statements that build the index of the tenant `a`.
 const BUILD: &str =
     "SET LOCAL atlatl.tenant = 'a'; SELECT atlatl.build_embedding_index('the model''s name', 32)";
-/// Whether a session of the database sleeps.
-const SLEEPS: &str = "EXISTS (SELECT FROM pg_stat_activity \
-                      WHERE datname = current_database() AND wait_event = 'PgSleep')";
-/// Whether a session of the database waits for a lock.
-const WAITS: &str = "EXISTS (SELECT FROM pg_stat_activity \
-                     WHERE datname = current_database() AND wait_event_type = 'Lock')";
-
-/// Waits until a condition holds in a database.
-fn wait_for(server: &PostgresServer, database: &str, condition: &str) {
-    let begun = Instant::now();
-    let sql = format!("SELECT {condition}");
-    while server.sql(database, &sql) != "t" {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{condition}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[test]
 fn a_broken_index_hides_nothing_and_is_rebuilt() {
