@@ -373,16 +373,22 @@ impl<'a> Selector<'a> {
             }
         }
         let Thresholded { singles, pairs, .. } = common.at(high, memories);
+        let pairs = thin(pairs);
+        // Below a low threshold there can still be memories: of words in more than half of all.
+        selection.is_complete &= if is_pair_only {
+            pairs.iter().any(|pair| pair.levels == (0, 0))
+        } else {
+            singles.iter().filter(|(_, level)| *level == 0).count() == sources.len()
+        };
         for (source, level) in singles {
             selection.cells.extend(self.cells(&sources[source], level));
         }
-        for Pair { sources: (a, b), levels } in thin(pairs) {
+        for Pair { sources: (a, b), levels } in pairs {
             let lists = [self.cells(&sources[a], levels.0), self.cells(&sources[b], levels.1)];
             let others = if is_pair_only { &sources[2..] } else { &[] };
             let others = others.iter().map(|other| self.cells(other, 0));
             selection.arms.push(join_lists(lists.into_iter().chain(others)));
         }
-        selection.is_complete &= high < top * 1e-3 && sources.len() == paired;
     }
 }
 
@@ -519,6 +525,23 @@ mod tests {
         assert!(all.arms.iter().all(|arm| arm.matches(';').count() == 1), "{:?}", all.arms);
         let rare = select(&query("deploy zebra", Need::All), &[], &statistics, 0);
         assert!(has(&rare, "zebra", 0) && rare.cells.len() == LEVELS && rare.is_complete);
+    }
+
+    #[test]
+    fn a_selection_without_a_word_of_no_weight_is_not_complete() {
+        let statistics = statistics(&[
+            ("cach", 10_000),
+            ("deploi", 12_000),
+            ("servic", 60_000),
+            ("node", 70_000),
+        ]);
+        let some = select(&query("cache deploy service", Need::Any), &[], &statistics, 3);
+        assert!(has(&some, "cach", 0) && has(&some, "deploi", 0) && !has(&some, "servic", 0));
+        assert!(!some.is_complete, "60,000 memories are no candidates");
+        let some = select(&query("cache deploy", Need::Any), &[], &statistics, 3);
+        assert!(has(&some, "cach", 0) && has(&some, "deploi", 0) && some.is_complete);
+        let all = select(&query("service node", Need::All), &[], &statistics, 3);
+        assert!(!all.is_complete, "about 63,000 memories have both");
     }
 
     #[test]
