@@ -374,7 +374,8 @@ impl<'a> Selector<'a> {
         }
         let Thresholded { singles, pairs, .. } = common.at(high, memories);
         let pairs = thin(pairs);
-        // Below a low threshold there can still be memories: of words in more than half of all.
+        // A word in more than half of all memories weighs almost nothing: a low threshold may still
+        // exclude it.
         selection.is_complete &= if is_pair_only {
             pairs.iter().any(|pair| pair.levels == (0, 0))
         } else {

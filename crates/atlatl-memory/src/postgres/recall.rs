@@ -372,19 +372,16 @@ impl Search<'_> {
         } else {
             conditions.newest(self.db, &filter, most).await?
         };
-        let total = newest.len().max(matches.best.len());
+        (matches.total, matches.accuracy) = newest.total(matches.total);
         let ranked: HashSet<u128> = matches.best.iter().map(|one| one.id.as_u128()).collect();
         let room = self.query.limit.saturating_sub(matches.best.len());
-        let others = newest.into_iter().filter(|one| !ranked.contains(&one.id.as_u128()));
+        let others = newest.matches.into_iter().filter(|one| !ranked.contains(&one.id.as_u128()));
         let mut score = UNRANKED_SCORE;
         for mut one in others.take(room) {
             one.score = score;
             score *= UNRANKED_STEP;
             matches.best.push(one);
         }
-        matches.total = (total as u64).min(MAX_COUNTED);
-        matches.accuracy =
-            if total >= most { TotalAccuracy::AtLeast } else { TotalAccuracy::Exact };
         Ok(())
     }
 
@@ -394,17 +391,21 @@ impl Search<'_> {
         conditions: &MatchConditions,
         filter: &FilterValues<'_>,
         most: usize,
-    ) -> Result<Vec<MemoryMatch>, StoreError> {
+    ) -> Result<NewestMatches, StoreError> {
         let sql = "SELECT id, fades, lowest FROM atlatl.newest_documents( \
                    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
         let (mut before, mut walked) = (i64::MAX, 0);
-        let mut newest = Vec::new();
-        while newest.len() < most && walked < MAX_WALKED {
+        let mut newest = NewestMatches::default();
+        while newest.matches.len() < most {
+            if walked >= MAX_WALKED {
+                newest.is_truncated = true;
+                break;
+            }
             let page: [Value<'_>; 2] = [(&before, Type::INT8), (&WALK_LEN, Type::INT8)];
             let values: Vec<Value<'_>> =
                 filter.values().into_iter().chain(conditions.values()).chain(page).collect();
             let found = self.db.query(sql, &values).await?;
-            newest.extend(found.iter().filter_map(|row| {
+            newest.matches.extend(found.iter().filter_map(|row| {
                 let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
                 Some(MemoryMatch::new(id, 0.0, row.get(1)))
             }));
@@ -413,8 +414,26 @@ impl Search<'_> {
             };
             (before, walked) = (lowest, walked + WALK_LEN);
         }
-        newest.truncate(most);
+        newest.matches.truncate(most);
         Ok(newest)
+    }
+}
+
+/// The newest matches of a query.
+#[derive(Debug, Default)]
+struct NewestMatches {
+    matches: Vec<MemoryMatch>,
+    /// Whether the maximum number of memories was read, so that matches may be missing.
+    is_truncated: bool,
+}
+
+impl NewestMatches {
+    /// Returns the total of a query of which `ranked` matches are known already.
+    fn total(&self, ranked: u64) -> (u64, TotalAccuracy) {
+        let total = ranked.max(self.matches.len() as u64);
+        let is_exact = !self.is_truncated && total <= MAX_COUNTED;
+        let accuracy = if is_exact { TotalAccuracy::Exact } else { TotalAccuracy::AtLeast };
+        (total.min(MAX_COUNTED), accuracy)
     }
 }
 
@@ -444,7 +463,7 @@ impl MatchConditions {
         db: &Session,
         filter: &FilterValues<'_>,
         most: usize,
-    ) -> Result<Vec<MemoryMatch>, StoreError> {
+    ) -> Result<NewestMatches, StoreError> {
         let sql = "SELECT id, fades FROM atlatl.match_documents( \
                    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
         let most = rows(most);
@@ -455,7 +474,7 @@ impl MatchConditions {
         let one = |row: &tokio_postgres::Row| {
             MemoryMatch::new(row.get::<_, Uuid>(0).into(), 0.0, row.get(1))
         };
-        Ok(found.iter().map(one).collect())
+        Ok(NewestMatches { matches: found.iter().map(one).collect(), is_truncated: false })
     }
 }
 
@@ -537,7 +556,7 @@ pub(super) async fn frequencies(
     for unit in units.iter().filter(|unit| unit.single_term().is_none()) {
         let conditions = MatchConditions::new(std::slice::from_ref(unit), Need::All);
         let found = conditions.newest(db, &FilterValues::everything(), most).await?;
-        frequencies[unit.phrase] = found.len() as u64;
+        frequencies[unit.phrase] = found.matches.len() as u64;
     }
     Ok(frequencies)
 }
@@ -580,5 +599,17 @@ mod tests {
         assert!(!is_outdated(0, 20) && is_outdated(0, 21));
         assert!(!is_outdated(1_000, 1_200) && is_outdated(1_000, 1_201));
         assert!(!is_outdated(1_000, 800) && is_outdated(1_000, 799));
+    }
+
+    #[test]
+    fn a_total_is_exact_if_all_matches_were_read_and_counted() {
+        let newest = |n: u128, is_truncated| NewestMatches {
+            matches: (0..n).map(|n| MemoryMatch::new(MemoryId::from_u128(n), 0.0, false)).collect(),
+            is_truncated,
+        };
+        assert_eq!(newest(9, false).total(4), (9, TotalAccuracy::Exact));
+        assert_eq!(newest(9, true).total(4), (9, TotalAccuracy::AtLeast));
+        assert_eq!(newest(9, true).total(12), (12, TotalAccuracy::AtLeast));
+        assert_eq!(newest(10_001, false).total(4), (10_000, TotalAccuracy::AtLeast));
     }
 }

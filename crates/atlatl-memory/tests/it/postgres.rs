@@ -1,6 +1,7 @@
 //! The `PostgreSQL` store: the contract, and the behavior specific to a multi-tenant database.
 
 mod bounded;
+mod bounds;
 mod commit;
 mod crash;
 mod embedding;

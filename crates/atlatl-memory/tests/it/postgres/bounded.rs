@@ -21,7 +21,7 @@ const MEMORIES: usize = 4_000;
 /// The number of queries of each class.
 const QUERIES: usize = 12;
 
-fn now() -> chrono::DateTime<chrono::Utc> {
+pub(super) fn now() -> chrono::DateTime<chrono::Utc> {
     "2027-01-01T00:00:00Z".parse().unwrap()
 }
 
@@ -35,7 +35,7 @@ impl Random {
 }
 
 /// The words of this project's documentation.
-fn documentation() -> Vec<String> {
+pub(super) fn documentation() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut directories = vec![root.join("docs")];
     let mut files = vec![root.join("CHANGELOG.md"), root.join("README.md")];
@@ -57,7 +57,7 @@ fn documentation() -> Vec<String> {
 }
 
 /// Memories of a few spans of real text each, with tags, types and namespaces.
-fn memories(n: usize, seed: u64, text: &[String]) -> Vec<Memory> {
+pub(super) fn memories(n: usize, seed: u64, text: &[String]) -> Vec<Memory> {
     let mut random = Random(SplitMix64::new(seed));
     let memory = |n: usize| {
         let spans = 1 + random.below(4);
@@ -193,7 +193,11 @@ impl<'a> Queries<'a> {
     }
 }
 
-fn lexical(store: &dyn MemoryStore, (terms, filter): &(Terms, Filter), limit: usize) -> Matches {
+pub(super) fn lexical(
+    store: &dyn MemoryStore,
+    (terms, filter): &(Terms, Filter),
+    limit: usize,
+) -> Matches {
     store.lexical(terms, filter, limit, now()).wait().unwrap()
 }
 

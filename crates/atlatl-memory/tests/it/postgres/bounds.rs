@@ -1,0 +1,47 @@
+//! Bounded recall at its bounds: what is not read is neither counted nor said to be absent.
+
+use atlatl_memory::contract::BlockOn;
+use atlatl_memory::{
+    Filter, Matches, MemoryStore, Need, OnConflict, PostgresStore, Terms, TotalAccuracy,
+};
+use testkit::postgres::PostgresServer;
+
+use super::bounded::{documentation, lexical, memories};
+use super::opened;
+
+/// Returns a store with 2,000 memories, and its database.
+fn stored(seed: u64) -> (PostgresStore, String) {
+    let (postgres, database) = opened(PostgresServer::shared());
+    let store = postgres.tenant("a").unwrap();
+    store.put(&memories(2_000, seed, &documentation()), OnConflict::Keep).wait().unwrap();
+    (store, database)
+}
+
+/// Replaces a part of the source of a function of the schema.
+fn rewrite(database: &str, function: &str, from: &str, to: &str) {
+    let sql = format!(
+        "DO $do$ DECLARE source text := pg_get_functiondef('atlatl.{function}'::regproc); BEGIN \
+         ASSERT strpos(source, $from${from}$from$) > 0; \
+         EXECUTE replace(source, $from${from}$from$, $to${to}$to$); END $do$"
+    );
+    PostgresServer::shared().sql(database, &sql);
+}
+
+fn every_match(store: &PostgresStore, words: &str, need: Need, filter: Filter) -> Matches {
+    lexical(store, &(Terms::parse(words, need), filter), 10_000)
+}
+
+#[test]
+fn a_walk_that_reaches_its_bound_has_no_exact_total() {
+    let (store, database) = stored(21);
+    let query = || every_match(&store, "the a", Need::Any, Filter::default());
+    let all = query();
+    assert_eq!((all.accuracy, all.total), (TotalAccuracy::Exact, all.best.len() as u64));
+    // A tenant whose oldest memories are never reached.
+    let endless = "RETURN QUERY SELECT NULL::uuid, NULL::boolean, before - 1; RETURN; ";
+    let execute = "RETURN QUERY EXECUTE ";
+    rewrite(&database, "newest_documents", execute, &format!("{endless}{execute}"));
+    let found = query();
+    assert_eq!(found.accuracy, TotalAccuracy::AtLeast);
+    assert!((1..all.total).contains(&found.total), "{} of {}", found.total, all.total);
+}
