@@ -3,7 +3,7 @@
 //! A query reads the frequencies of its words, [selects](super::candidates) candidates, and lets the
 //! database score them. The statements run in functions of the schema, which fix their plans.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
@@ -545,15 +545,15 @@ pub(super) async fn frequencies(
     let units = phrases.iter().enumerate();
     let units: Vec<Unit> =
         units.filter_map(|(n, phrase)| Unit::from_phrase(&tenant.name, n, phrase)).collect();
-    let words: Vec<(usize, Term)> =
-        units.iter().filter_map(|unit| Some((unit.phrase, unit.single_term()?))).collect();
-    let counts = word_frequencies(db, tenant, words.iter().map(|(_, term)| *term)).await?;
-    for (n, term) in words {
-        let found = counts.iter().find(|(counted, _)| *counted == term);
-        frequencies[n] = found.map_or(0, |(_, frequency)| (*frequency).min(cap));
+    let words: Vec<(usize, Word<'_>)> =
+        units.iter().filter_map(|unit| Some((unit.phrase, unit.single_word()?))).collect();
+    let distinct = words.iter().map(|(_, word)| *word).collect();
+    let counts = word_frequencies(db, tenant, distinct).await?;
+    for (n, word) in words {
+        frequencies[n] = counts.get(&word).map_or(0, |frequency| (*frequency).min(cap));
     }
     let most = usize::try_from(cap).unwrap_or(usize::MAX);
-    for unit in units.iter().filter(|unit| unit.single_term().is_none()) {
+    for unit in units.iter().filter(|unit| unit.single_word().is_none()) {
         let conditions = MatchConditions::new(std::slice::from_ref(unit), Need::All);
         let found = conditions.newest(db, &FilterValues::everything(), most).await?;
         frequencies[unit.phrase] = found.matches.len() as u64;
@@ -561,33 +561,46 @@ pub(super) async fn frequencies(
     Ok(frequencies)
 }
 
+/// The term of a word, and its text in the sequence of words.
+type Word<'a> = (Term, &'a str);
+
 /// Counts the memories of each word that is in the index. Common words have their last count.
-async fn word_frequencies(
+async fn word_frequencies<'a>(
     db: &Session,
     tenant: &Tenant,
-    terms: impl Iterator<Item = Term>,
-) -> Result<Vec<(Term, u64)>, StoreError> {
-    let terms: Vec<i32> = terms.map(Term::number).collect();
-    if terms.is_empty() {
-        return Ok(Vec::new());
+    words: HashSet<Word<'a>>,
+) -> Result<HashMap<Word<'a>, u64>, StoreError> {
+    if words.is_empty() {
+        return Ok(HashMap::new());
     }
+    let terms: Vec<i32> = words.iter().map(|(term, _)| term.number()).collect();
     let known = "SELECT term, frequency::bigint FROM atlatl.common_term \
                  WHERE tenant = $1 AND term = ANY ($2)";
     let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&terms, Type::INT4_ARRAY)];
-    let mut counted = db.query(known, &values).await?;
-    let common: HashSet<i32> = counted.iter().map(|row| row.get(0)).collect();
-    let mut rare: Vec<i32> = terms.into_iter().filter(|term| !common.contains(term)).collect();
-    rare.sort_unstable();
-    rare.dedup();
+    let known = db.query(known, &values).await?;
+    let common: HashMap<i32, u64> =
+        known.iter().map(|row| (row.get(0), row.get::<_, i64>(1).unsigned_abs())).collect();
+    let frequency = |word: &Word<'a>| Some((*word, *common.get(&word.0.number())?));
+    let mut frequencies: HashMap<Word<'a>, u64> = words.iter().filter_map(frequency).collect();
+    let rare: Vec<Word<'_>> =
+        words.into_iter().filter(|word| !frequencies.contains_key(word)).collect();
     if !rare.is_empty() {
-        let sql = "SELECT term, frequency FROM atlatl.term_frequencies($1, $2)";
-        let values: [Value<'_>; 2] = [(&rare, Type::INT4_ARRAY), (&MAX_FREQUENCY_ROWS, Type::INT8)];
-        counted.extend(db.query(sql, &values).await?);
+        let (terms, texts): (Vec<i32>, Vec<&str>) =
+            rare.iter().map(|(term, text)| (term.number(), *text)).unzip();
+        let sql = "SELECT place, frequency FROM atlatl.term_frequencies($1, $2, $3)";
+        let values: [Value<'_>; 3] = [
+            (&terms, Type::INT4_ARRAY),
+            (&texts, Type::TEXT_ARRAY),
+            (&MAX_FREQUENCY_ROWS, Type::INT8),
+        ];
+        for row in &db.query(sql, &values).await? {
+            let place = usize::try_from(row.get::<_, i64>(0)).unwrap_or_default();
+            if let Some(word) = place.checked_sub(1).and_then(|place| rare.get(place)) {
+                frequencies.insert(*word, row.get::<_, i64>(1).unsigned_abs());
+            }
+        }
     }
-    let one = |row: &tokio_postgres::Row| {
-        (Term::from_number(row.get(0)), row.get::<_, i64>(1).unsigned_abs())
-    };
-    Ok(counted.iter().map(one).collect())
+    Ok(frequencies)
 }
 
 #[cfg(test)]

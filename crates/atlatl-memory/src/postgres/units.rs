@@ -14,6 +14,8 @@ pub(super) struct Unit {
     /// The texts of which one must occur in the sequence of words. If there are none, a memory with
     /// the terms contains the phrase.
     pub(super) texts: Vec<String>,
+    /// How a word without alternatives is found in the sequence of words.
+    word: Option<String>,
 }
 
 impl Unit {
@@ -41,6 +43,10 @@ impl Unit {
             format!(" {}{end}", form.join(" "))
         };
         let are_single = forms.iter().all(is_single);
+        let word = match forms.as_slice() {
+            [only] if are_single => Some(text(only)),
+            _ => None,
+        };
         let texts = if are_single { Vec::new() } else { forms.iter().map(text).collect() };
         let lists = match forms.as_slice() {
             [] => return None,
@@ -53,15 +59,13 @@ impl Unit {
             // One list for all, with a word of each.
             several => vec![several.iter().map(|form| terms_of(form)[0]).collect()],
         };
-        Some(Self { phrase: n, lists, texts })
+        Some(Self { phrase: n, lists, texts, word })
     }
 
-    /// Returns the only term of a unit that is a word without alternatives.
-    pub(super) fn single_term(&self) -> Option<Term> {
-        match (&self.lists[..], self.texts.is_empty()) {
-            ([list], true) if list.len() == 1 => Some(list[0]),
-            _ => None,
-        }
+    /// Returns the only term of a unit that is a word without alternatives, and its text in the
+    /// sequence of words.
+    pub(super) fn single_word(&self) -> Option<(Term, &str)> {
+        Some((*self.lists.first()?.first()?, self.word.as_deref()?))
     }
 
     /// Returns the condition on cells, in the form of `atlatl.match_condition`.
@@ -124,16 +128,18 @@ mod tests {
     fn words_are_terms_and_phrases_are_texts_too() {
         let word = |word| vec![Term::word("t", word)];
         let all = units("deployed \"blue green blue\" 库", Need::All);
-        assert_eq!(all[0], Unit { phrase: 0, lists: vec![word("deploi")], texts: Vec::new() });
-        assert_eq!(all[0].single_term(), Some(Term::word("t", "deploi")));
+        assert_eq!((all[0].phrase, &all[0].lists[..]), (0, &[word("deploi")][..]));
+        assert_eq!(all[0].texts, [""; 0]);
+        assert_eq!(all[0].single_word(), Some((Term::word("t", "deploi"), " deploi ")));
         let mut lists = [word("blue"), word("green")];
         lists.sort_unstable();
         assert_eq!(
             (&all[1].lists[..], all[1].joined_texts()),
             (&lists[..], " blue green blue ".to_owned())
         );
-        assert_eq!(all[1].single_term(), None);
+        assert_eq!(all[1].single_word(), None);
         assert_eq!(all[2].lists, [[Term::prefix("t", '库')]]);
+        assert_eq!(all[2].single_word(), Some((Term::prefix("t", '库'), " 库")));
         assert_eq!(all[2].texts, [""; 0]);
         let run = &units("数据库", Need::All)[0];
         assert_eq!(run.texts, [" 数据 据库 "]);
@@ -149,7 +155,7 @@ mod tests {
         phrase.alternatives = vec!["deploy".to_owned(), "employ".to_owned()];
         let unit = Unit::from_phrase("t", 3, &phrase).expect("words");
         assert_eq!(unit.lists, [[Term::word("t", "deploi"), Term::word("t", "emploi")]]);
-        assert_eq!((unit.phrase, unit.texts.len(), unit.single_term()), (3, 0, None));
+        assert_eq!((unit.phrase, unit.texts.len(), unit.single_word()), (3, 0, None));
         assert_eq!(join_lists([vec![1, -2], vec![3]].into_iter()), "{1,-2};{3}");
         assert_eq!(unit.cell_lists().matches(',').count(), 31);
     }

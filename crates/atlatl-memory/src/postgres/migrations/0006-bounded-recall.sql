@@ -345,9 +345,10 @@ END
 $$;
 REVOKE ALL ON FUNCTION atlatl.newest_documents FROM PUBLIC;
 
--- The number of memories that have each of `terms`, among the first `max_read` that have one.
-CREATE FUNCTION atlatl.term_frequencies(terms integer[], max_read bigint)
-RETURNS TABLE (term integer, frequency bigint)
+-- The number of memories that have each of `terms`, among the first `max_read` that have one. Of two words with the
+-- same hash only one may be in a memory: `texts` has each term as it is in `sequence`. `place` counts from 1.
+CREATE FUNCTION atlatl.term_frequencies(terms integer[], texts text[], max_read bigint)
+RETURNS TABLE (place bigint, frequency bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -357,11 +358,12 @@ SET jit = off
 SET max_parallel_workers_per_gather = 0
 AS $$
 BEGIN
-    RETURN QUERY EXECUTE 'SELECT t.term, count(*) FROM (SELECT d.cells FROM atlatl.search_document d '
+    RETURN QUERY EXECUTE 'SELECT t.place, count(*) FROM (SELECT d.cells, d.sequence FROM atlatl.search_document d '
         'WHERE d.tenant = $1 AND d.cells && $2 LIMIT $3) d, unnest(d.cells) AS c (cell) '
-        'JOIN unnest($4) AS t (term) ON t.term = c.cell >> 4 GROUP BY t.term'
+        'JOIN unnest($4, $5) WITH ORDINALITY AS t (term, word, place) ON t.term = c.cell >> 4 '
+        'WHERE strpos(d.sequence, t.word) > 0 GROUP BY t.place'
     USING current_setting('atlatl.tenant', true),
-        ARRAY(SELECT (t << 4) | level FROM unnest(terms) AS t, generate_series(0, 15) AS level), max_read, terms;
+        ARRAY(SELECT (t << 4) | level FROM unnest(terms) AS t, generate_series(0, 15) AS level), max_read, terms, texts;
 END
 $$;
 REVOKE ALL ON FUNCTION atlatl.term_frequencies FROM PUBLIC;

@@ -45,3 +45,21 @@ fn a_walk_that_reaches_its_bound_has_no_exact_total() {
     assert_eq!(found.accuracy, TotalAccuracy::AtLeast);
     assert!((1..all.total).contains(&found.total), "{} of {}", found.total, all.total);
 }
+
+#[test]
+fn a_word_of_the_same_hash_is_not_counted() {
+    let (postgres, database) = opened(PostgresServer::shared());
+    let store = postgres.tenant("a").unwrap();
+    let mut few = memories(2, 22, &documentation());
+    few[0].content = "the zebra counts 数据库".to_owned();
+    few[1].content = "a zebra sleeps".to_owned();
+    store.put(&few, OnConflict::Keep).wait().unwrap();
+    let phrases = Terms::parse("zebra 库 counts 据 xylophone", Need::All).phrases;
+    let frequencies = || store.frequencies(&phrases, 1_000).wait().unwrap();
+    assert_eq!(frequencies(), [2, 1, 1, 1, 0]);
+    // The hash stays, and belongs to another word.
+    let other = "UPDATE atlatl.search_document SET sequence = replace(replace(sequence, \
+                 ' zebra count ', ' gnu abacu '), ' 库 ', ' 本 ')";
+    PostgresServer::shared().sql(&database, other);
+    assert_eq!(frequencies(), [1, 0, 0, 1, 0]);
+}
