@@ -41,6 +41,8 @@ const DENSE_SHARE: f64 = 0.1;
 const WALK_LEN: i64 = 5_000;
 /// The maximum number of memories that are read in order for one query.
 const MAX_WALKED: i64 = 200_000;
+/// The maximum number of memories with the words of a query that are read for its newest matches.
+const MAX_MATCH_ROWS: i64 = 20_000;
 /// The maximum number of memories that are read for the frequencies of words.
 const MAX_FREQUENCY_ROWS: i64 = 20_000;
 
@@ -304,8 +306,7 @@ impl Search<'_> {
         if !ranking.is_complete {
             let estimate = self.estimate(&ranking.frequencies);
             if self.query.limit > MAX_RANKED {
-                let is_dense =
-                    estimate.unwrap_or_default() >= DENSE_SHARE * self.state.statistics.memories;
+                let is_dense = self.share(&ranking.frequencies) >= DENSE_SHARE;
                 self.append_newest(&mut matches, is_dense).await?;
             } else if let Some(estimate) = estimate {
                 #[expect(
@@ -340,13 +341,14 @@ impl Search<'_> {
         // Not all memories of a unit need be candidates.
         let phrases: Vec<Phrase> =
             absent.iter().map(|&n| self.query.terms.phrases[n].clone()).collect();
-        let counted = frequencies(self.db, self.tenant, &phrases, 1).await?;
-        Ok(absent.into_iter().zip(counted).filter(|(_, n)| *n == 0).map(|(n, _)| n).collect())
+        let counted = count_phrases(self.db, self.tenant, &phrases, 1).await?;
+        let is_absent = |count: &PhraseCount| count.memories == 0 && !count.is_truncated;
+        let counted = absent.into_iter().zip(counted);
+        Ok(counted.filter(|(_, count)| is_absent(count)).map(|(n, _)| n).collect())
     }
 
     /// Estimates the number of matches from the frequencies of independent words. Returns `None` for
     /// phrases, words that must occur together, and filters without known frequencies.
-    #[expect(clippy::cast_precision_loss, reason = "fewer memories than an `f64` counts exactly")]
     fn estimate(&self, frequencies: &[u64]) -> Option<f64> {
         let filter = self.query.filter;
         let is_estimable = self.units.need == Need::Any
@@ -354,11 +356,21 @@ impl Search<'_> {
             && filter.since.is_none()
             && filter.until.is_none()
             && filter.min_confidence.is_none();
+        let statistics = &self.state.statistics;
+        let admitted = statistics.memories.max(1.0) * filter_share(&self.filter, statistics);
+        is_estimable.then(|| admitted * self.share(frequencies))
+    }
+
+    /// Returns the share of memories that have the units, whatever the filter, if units are
+    /// independent.
+    #[expect(clippy::cast_precision_loss, reason = "fewer memories than an `f64` counts exactly")]
+    fn share(&self, frequencies: &[u64]) -> f64 {
         let memories = self.state.statistics.memories.max(1.0);
-        let without = |&frequency: &u64| 1.0 - (frequency as f64 / memories).min(1.0);
-        let share = filter_share(&self.filter, &self.state.statistics);
-        let matching = 1.0 - frequencies.iter().map(without).product::<f64>();
-        is_estimable.then_some(memories * matching * share)
+        let shares = frequencies.iter().map(|&frequency| (frequency as f64 / memories).min(1.0));
+        match self.units.need {
+            Need::Any => 1.0 - shares.map(|share| 1.0 - share).product::<f64>(),
+            Need::All => shares.product(),
+        }
     }
 
     /// Appends the matches that were no candidates, newest first and without a rank, and counts all
@@ -457,24 +469,28 @@ impl MatchConditions {
         [(&self.lists, Type::TEXT_ARRAY), (&self.texts, Type::TEXT_ARRAY), (&self.all, Type::BOOL)]
     }
 
-    /// Returns the newest matches by the index.
+    /// Returns the newest matches by the index, of at most [`MAX_MATCH_ROWS`] memories.
     async fn newest(
         &self,
         db: &Session,
         filter: &FilterValues<'_>,
         most: usize,
     ) -> Result<NewestMatches, StoreError> {
-        let sql = "SELECT id, fades FROM atlatl.match_documents( \
-                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+        let sql = "SELECT id, fades, is_truncated FROM atlatl.match_documents( \
+                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
         let most = rows(most);
-        let limit: [Value<'_>; 1] = [(&most, Type::INT8)];
+        let limits: [Value<'_>; 2] = [(&most, Type::INT8), (&MAX_MATCH_ROWS, Type::INT8)];
         let values: Vec<Value<'_>> =
-            filter.values().into_iter().chain(self.values()).chain(limit).collect();
+            filter.values().into_iter().chain(self.values()).chain(limits).collect();
         let found = db.query(sql, &values).await?;
         let one = |row: &tokio_postgres::Row| {
-            MemoryMatch::new(row.get::<_, Uuid>(0).into(), 0.0, row.get(1))
+            let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
+            Some(MemoryMatch::new(id, 0.0, row.get(1)))
         };
-        Ok(NewestMatches { matches: found.iter().map(one).collect(), is_truncated: false })
+        Ok(NewestMatches {
+            matches: found.iter().filter_map(one).collect(),
+            is_truncated: found.first().is_some_and(|row| row.get(2)),
+        })
     }
 }
 
@@ -533,32 +549,52 @@ impl<'a> FilterValues<'a> {
     }
 }
 
-/// Counts the memories that contain each phrase, up to `cap`. Single words are counted together,
-/// because most of them are guesses that no memory contains.
+/// Counts the memories that contain each phrase, up to `cap`.
 pub(super) async fn frequencies(
     db: &Session,
     tenant: &Tenant,
     phrases: &[Phrase],
     cap: u64,
 ) -> Result<Vec<u64>, StoreError> {
-    let mut frequencies = vec![0; phrases.len()];
+    let counts = count_phrases(db, tenant, phrases, cap).await?;
+    Ok(counts.into_iter().map(|count| count.memories).collect())
+}
+
+/// How many memories contain a phrase.
+#[derive(Debug, Clone, Copy, Default)]
+struct PhraseCount {
+    memories: u64,
+    /// Whether not all memories with its words were read, so that more may contain it.
+    is_truncated: bool,
+}
+
+/// Counts the memories that contain each phrase, up to `cap`. Single words are counted together,
+/// because most of them are guesses that no memory contains.
+async fn count_phrases(
+    db: &Session,
+    tenant: &Tenant,
+    phrases: &[Phrase],
+    cap: u64,
+) -> Result<Vec<PhraseCount>, StoreError> {
+    let mut counts = vec![PhraseCount::default(); phrases.len()];
     let units = phrases.iter().enumerate();
     let units: Vec<Unit> =
         units.filter_map(|(n, phrase)| Unit::from_phrase(&tenant.name, n, phrase)).collect();
     let words: Vec<(usize, Word<'_>)> =
         units.iter().filter_map(|unit| Some((unit.phrase, unit.single_word()?))).collect();
     let distinct = words.iter().map(|(_, word)| *word).collect();
-    let counts = word_frequencies(db, tenant, distinct).await?;
+    let frequencies = word_frequencies(db, tenant, distinct).await?;
     for (n, word) in words {
-        frequencies[n] = counts.get(&word).map_or(0, |frequency| (*frequency).min(cap));
+        counts[n].memories = frequencies.get(&word).map_or(0, |frequency| (*frequency).min(cap));
     }
     let most = usize::try_from(cap).unwrap_or(usize::MAX);
     for unit in units.iter().filter(|unit| unit.single_word().is_none()) {
         let conditions = MatchConditions::new(std::slice::from_ref(unit), Need::All);
         let found = conditions.newest(db, &FilterValues::everything(), most).await?;
-        frequencies[unit.phrase] = found.matches.len() as u64;
+        let memories = found.matches.len() as u64;
+        counts[unit.phrase] = PhraseCount { memories, is_truncated: found.is_truncated };
     }
-    Ok(frequencies)
+    Ok(counts)
 }
 
 /// The term of a word, and its text in the sequence of words.

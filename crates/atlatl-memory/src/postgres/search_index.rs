@@ -126,8 +126,8 @@ impl Census {
         }
         let sample: Vec<i32> = Term::sample(&tenant.name, 0).cells_from(0).collect();
         let sample = vec![join_lists(std::iter::once(sample))];
-        let sampled = "SELECT count(*) FROM atlatl.match_documents( \
-                       $1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $2, $3, false, $4)";
+        let sampled = "SELECT count(id) FROM atlatl.match_documents( \
+                       $1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, $2, $3, false, $4, $4)";
         let no_texts = vec![""];
         let values: [Value<'_>; 4] = [
             (&i64::MIN, Type::INT8),

@@ -292,11 +292,14 @@ AS $$
 $$;
 REVOKE ALL ON FUNCTION atlatl.match_condition FROM PUBLIC;
 
--- The newest memories that match, by the index: for queries that few memories match.
+-- The newest memories that match, by the index: for queries that few memories match. No more than `max_read` memories
+-- with the cells of a match are read, in no order. There is always a row: each has whether that bound was reached, and
+-- the first has no id if nothing matches.
 CREATE FUNCTION atlatl.match_documents(
     now bigint, namespace_filter text, type_filter text, status_filter text, tag_filter text[], since bigint,
-    until bigint, min_confidence double precision, units text[], phrases text[], all_units boolean, max_results bigint)
-RETURNS TABLE (id uuid, fades boolean)
+    until bigint, min_confidence double precision, units text[], phrases text[], all_units boolean, max_results bigint,
+    max_read bigint)
+RETURNS TABLE (id uuid, fades boolean, is_truncated boolean)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off
@@ -305,12 +308,19 @@ SET enable_indexonlyscan = off
 SET jit = off
 SET max_parallel_workers_per_gather = 0
 AS $$
+DECLARE
+    no_phrases text[] := array_fill(''::text, ARRAY[cardinality(units)]);
+    has_phrases boolean := '' <> ANY (phrases);
 BEGIN
-    RETURN QUERY EXECUTE 'SELECT d.id, d.fades FROM atlatl.search_document d WHERE d.tenant = $1 AND ('
-        || atlatl.match_condition(units, phrases, all_units) || ') AND ' || atlatl.filter_condition()
-        || ' ORDER BY d.key DESC LIMIT $10'
+    RETURN QUERY EXECUTE 'WITH candidate AS MATERIALIZED (SELECT d.key, d.id, d.fades, '
+        || CASE WHEN has_phrases THEN '(' || atlatl.match_condition(units, phrases, all_units) || ') AND ' ELSE '' END
+        || atlatl.filter_condition() || ' AS matches FROM (SELECT d.* FROM atlatl.search_document d WHERE d.tenant = $1 AND ('
+        || atlatl.match_condition(units, no_phrases, all_units) || ') LIMIT $11) d), '
+        'hit AS MATERIALIZED (SELECT c.key, c.id, c.fades FROM candidate c WHERE c.matches ORDER BY c.key DESC LIMIT $10) '
+        'SELECT h.id, h.fades, (SELECT count(*) >= $11 FROM candidate) FROM (VALUES (1)) AS one (row) '
+        'LEFT JOIN hit h ON true ORDER BY h.key DESC'
     USING current_setting('atlatl.tenant', true), now, namespace_filter, type_filter, status_filter, tag_filter, since,
-        until, min_confidence, max_results;
+        until, min_confidence, max_results, max_read;
 END
 $$;
 REVOKE ALL ON FUNCTION atlatl.match_documents FROM PUBLIC;

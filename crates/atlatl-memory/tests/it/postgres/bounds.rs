@@ -3,17 +3,23 @@
 use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
     Filter, Matches, MemoryStore, Need, OnConflict, PostgresStore, Terms, TotalAccuracy,
+    record_statements,
 };
 use testkit::postgres::PostgresServer;
 
-use super::bounded::{documentation, lexical, memories};
+use super::bounded::{documentation, lexical, memories, now};
 use super::opened;
 
-/// Returns a store with 2,000 memories, and its database.
+/// Returns a store with 2,000 memories, of which every fortieth contains the words "the of the", and its
+/// database.
 fn stored(seed: u64) -> (PostgresStore, String) {
     let (postgres, database) = opened(PostgresServer::shared());
     let store = postgres.tenant("a").unwrap();
-    store.put(&memories(2_000, seed, &documentation()), OnConflict::Keep).wait().unwrap();
+    let mut memories = memories(2_000, seed, &documentation());
+    for memory in memories.iter_mut().step_by(40) {
+        memory.content.push_str(" the of the");
+    }
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
     (store, database)
 }
 
@@ -62,4 +68,42 @@ fn a_word_of_the_same_hash_is_not_counted() {
                  ' zebra count ', ' gnu abacu '), ' 库 ', ' 本 ')";
     PostgresServer::shared().sql(&database, other);
     assert_eq!(frequencies(), [1, 0, 0, 1, 0]);
+}
+
+#[test]
+fn the_newest_matches_are_read_up_to_a_bound() {
+    let (store, database) = stored(23);
+    // As if the words were as frequent as in a tenant of 20,000 memories.
+    let counts = "UPDATE atlatl.common_term SET frequency = 10 * frequency, levels = ARRAY( \
+                  SELECT 10 * l.n FROM unnest(levels) WITH ORDINALITY AS l (n, place) \
+                  ORDER BY l.place)";
+    PostgresServer::shared().sql(&database, counts);
+    let phrase = |words: &str| every_match(&store, words, Need::All, Filter::default());
+    let all = phrase("\"the of the\"");
+    assert_eq!((all.accuracy, all.total), (TotalAccuracy::Exact, all.best.len() as u64));
+    assert!((50..100).contains(&all.total), "{}", all.total);
+    let absent = phrase("\"the the of of\"");
+    assert_eq!((absent.total, &absent.unknown[..]), (0, &[0][..]));
+    // As if more memories had the words of these phrases than one statement reads.
+    rewrite(&database, "match_documents", "max_results, max_read;", "max_results, 45;");
+    let some = phrase("\"the of the\"");
+    assert_eq!(some.accuracy, TotalAccuracy::AtLeast);
+    assert!((1..=all.total).contains(&some.total), "{} of {}", some.total, all.total);
+    let absent = phrase("\"the the of of\"");
+    assert_eq!((absent.total, &absent.unknown[..]), (0, &[][..]), "not all were read");
+}
+
+#[test]
+fn common_words_of_a_time_are_found_by_reading_in_order() {
+    let (store, _) = stored(24);
+    let mut filter = Filter::default();
+    filter.since = Some(now() - chrono::TimeDelta::minutes(500));
+    let terms = Terms::parse("the a", Need::Any);
+    let work = store.lexical(&terms, &filter, 10_000, now());
+    let (found, statements) = record_statements(work).wait();
+    let found = found.unwrap();
+    assert_eq!((found.accuracy, found.total), (TotalAccuracy::Exact, found.best.len() as u64));
+    assert!((300..=500).contains(&found.total), "{}", found.total);
+    let calls = |name: &str| statements.iter().filter(|one| one.sql.contains(name)).count();
+    assert!(calls("match_documents(") == 0 && calls("newest_documents(") > 0, "{statements:?}");
 }

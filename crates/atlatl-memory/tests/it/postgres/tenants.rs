@@ -74,7 +74,7 @@ fn a_tenant_never_sees_anothers_rows_not_even_by_plain_sql() {
     let every = server.sql(&database, every);
     let found = format!(
         "SELECT 'a row' FROM atlatl.match_documents(0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-         ARRAY['{every}'], ARRAY[''], false, 1000)"
+         ARRAY['{every}'], ARRAY[''], false, 1000, 1000)"
     );
     assert_eq!(
         (
