@@ -10,8 +10,8 @@ use testkit::postgres::PostgresServer;
 use super::bounded::{documentation, lexical, memories, now};
 use super::opened;
 
-/// Returns a store with 2,000 memories, of which every fortieth contains the words "the of the", and its
-/// database.
+/// Returns a store with 2,000 memories and its database. Every fortieth memory contains the words "the of
+/// the".
 fn stored(seed: u64) -> (PostgresStore, String) {
     let (postgres, database) = opened(PostgresServer::shared());
     let store = postgres.tenant("a").unwrap();
@@ -57,8 +57,8 @@ fn a_word_of_the_same_hash_is_not_counted() {
     let (postgres, database) = opened(PostgresServer::shared());
     let store = postgres.tenant("a").unwrap();
     let mut few = memories(2, 22, &documentation());
-    few[0].content = "the zebra counts 数据库".to_owned();
-    few[1].content = "a zebra sleeps".to_owned();
+    "the zebra counts 数据库".clone_into(&mut few[0].content);
+    "a zebra sleeps".clone_into(&mut few[1].content);
     store.put(&few, OnConflict::Keep).wait().unwrap();
     let phrases = Terms::parse("zebra 库 counts 据 xylophone", Need::All).phrases;
     let frequencies = || store.frequencies(&phrases, 1_000).wait().unwrap();
@@ -73,9 +73,9 @@ fn a_word_of_the_same_hash_is_not_counted() {
 #[test]
 fn the_newest_matches_are_read_up_to_a_bound() {
     let (store, database) = stored(23);
-    // As if the words were as frequent as in a tenant of 20,000 memories.
-    let counts = "UPDATE atlatl.common_term SET frequency = 10 * frequency, levels = ARRAY( \
-                  SELECT 10 * l.n FROM unnest(levels) WITH ORDINALITY AS l (n, place) \
+    // As if the words were as frequent as in a tenant of 200,000 memories.
+    let counts = "UPDATE atlatl.common_term SET frequency = 100 * frequency, levels = ARRAY( \
+                  SELECT 100 * l.n FROM unnest(levels) WITH ORDINALITY AS l (n, place) \
                   ORDER BY l.place)";
     PostgresServer::shared().sql(&database, counts);
     let phrase = |words: &str| every_match(&store, words, Need::All, Filter::default());
