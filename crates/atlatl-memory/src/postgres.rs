@@ -20,7 +20,9 @@ mod finish;
 mod lexemes;
 mod maintenance;
 mod migrations;
+mod newest_matches;
 mod options;
+mod phrase_counts;
 mod pool;
 mod pooler;
 mod recall;
@@ -394,7 +396,7 @@ impl MemoryStore for PostgresStore {
 
     async fn frequencies(&self, phrases: &[Phrase], cap: u64) -> Result<Vec<u64>, StoreError> {
         read_transaction!(self.pool().await?, &self.tenant.name, Access::Recall, |db| {
-            recall::frequencies(db, &self.tenant, phrases, cap).await
+            phrase_counts::frequencies(db, &self.tenant, phrases, cap).await
         })
     }
 

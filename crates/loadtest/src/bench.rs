@@ -7,6 +7,7 @@
 
 mod extract;
 mod footprint;
+mod format;
 mod memory;
 mod offload;
 mod proxy;

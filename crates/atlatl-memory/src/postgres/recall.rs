@@ -3,7 +3,7 @@
 //! A query reads the frequencies of its words, [selects](super::candidates) candidates, and lets the
 //! database score them. The statements run in functions of the schema, which fix their plans.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use mif::MemoryId;
@@ -11,10 +11,12 @@ use tokio_postgres::types::Type;
 
 use super::candidates::{CommonTerm, IndexStatistics, Selection, filter_share, select};
 use super::cells::{DEFAULT_MEAN_LEN, Term, filter_terms};
-use super::crud::{Tenant, Uuid, rows, storable};
+use super::crud::{Tenant, Uuid, rows};
+use super::newest_matches::{FilterValues, MatchConditions};
+use super::phrase_counts::{PhraseCount, count_phrases};
 use super::session::{Session, Value};
 use super::units::{QueryUnits, Unit};
-use crate::listing::{Filter, microseconds};
+use crate::listing::Filter;
 use crate::search::bm25;
 use crate::search::hybrid::MAX_COUNTED;
 use crate::search::query::{Need, Phrase, Terms};
@@ -37,15 +39,6 @@ const STALE_AFTER: i64 = 5;
 const MIN_STALE: i64 = 20;
 /// The share of matching memories from which on the newest are found by reading all in order.
 const DENSE_SHARE: f64 = 0.1;
-/// The number of memories that one statement reads in order.
-const WALK_LEN: i64 = 5_000;
-/// The maximum number of memories that are read in order for one query.
-const MAX_WALKED: i64 = 200_000;
-/// The maximum number of memories with the words of a query that are read for its newest matches.
-const MAX_MATCH_ROWS: i64 = 20_000;
-/// The maximum number of memories that are read for the frequencies of words.
-const MAX_FREQUENCY_ROWS: i64 = 20_000;
-
 /// A full-text query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LexicalQuery<'a> {
@@ -380,7 +373,7 @@ impl Search<'_> {
         let conditions = MatchConditions::new(&self.units.units, self.units.need);
         let filter = FilterValues::new(self.query.filter, self.query.now);
         let newest = if is_dense {
-            self.walk(&conditions, &filter, most).await?
+            conditions.walk(self.db, &filter, most).await?
         } else {
             conditions.newest(self.db, &filter, most).await?
         };
@@ -396,247 +389,6 @@ impl Search<'_> {
         }
         Ok(())
     }
-
-    /// Reads memories in order, newest first, until `most` match.
-    async fn walk(
-        &self,
-        conditions: &MatchConditions,
-        filter: &FilterValues<'_>,
-        most: usize,
-    ) -> Result<NewestMatches, StoreError> {
-        let sql = "SELECT id, fades, lowest FROM atlatl.newest_documents( \
-                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
-        let (mut before, mut walked) = (i64::MAX, 0);
-        let mut newest = NewestMatches::default();
-        while newest.matches.len() < most {
-            if walked >= MAX_WALKED {
-                newest.is_truncated = true;
-                break;
-            }
-            let page: [Value<'_>; 2] = [(&before, Type::INT8), (&WALK_LEN, Type::INT8)];
-            let values: Vec<Value<'_>> =
-                filter.values().into_iter().chain(conditions.values()).chain(page).collect();
-            let found = self.db.query(sql, &values).await?;
-            newest.matches.extend(found.iter().filter_map(|row| {
-                let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
-                Some(MemoryMatch::new(id, 0.0, row.get(1)))
-            }));
-            let Some(lowest) = found.first().and_then(|row| row.get::<_, Option<i64>>(2)) else {
-                break;
-            };
-            (before, walked) = (lowest, walked + WALK_LEN);
-        }
-        newest.matches.truncate(most);
-        Ok(newest)
-    }
-}
-
-/// The newest matches of a query.
-#[derive(Debug, Default)]
-struct NewestMatches {
-    matches: Vec<MemoryMatch>,
-    /// Whether the maximum number of memories was read, so that matches may be missing.
-    is_truncated: bool,
-}
-
-impl NewestMatches {
-    /// Returns the total of a query of which `ranked` matches are known already.
-    fn total(&self, ranked: u64) -> (u64, TotalAccuracy) {
-        let total = ranked.max(self.matches.len() as u64);
-        let is_exact = !self.is_truncated && total <= MAX_COUNTED;
-        let accuracy = if is_exact { TotalAccuracy::Exact } else { TotalAccuracy::AtLeast };
-        (total.min(MAX_COUNTED), accuracy)
-    }
-}
-
-/// The conditions of a query in the form of `atlatl.match_condition`.
-struct MatchConditions {
-    lists: Vec<String>,
-    texts: Vec<String>,
-    all: bool,
-}
-
-impl MatchConditions {
-    fn new(units: &[Unit], need: Need) -> Self {
-        Self {
-            lists: units.iter().map(Unit::cell_lists).collect(),
-            texts: units.iter().map(Unit::joined_texts).collect(),
-            all: need == Need::All,
-        }
-    }
-
-    fn values(&self) -> [Value<'_>; 3] {
-        [(&self.lists, Type::TEXT_ARRAY), (&self.texts, Type::TEXT_ARRAY), (&self.all, Type::BOOL)]
-    }
-
-    /// Returns the newest matches by the index, of at most [`MAX_MATCH_ROWS`] memories.
-    async fn newest(
-        &self,
-        db: &Session,
-        filter: &FilterValues<'_>,
-        most: usize,
-    ) -> Result<NewestMatches, StoreError> {
-        let sql = "SELECT id, fades, is_truncated FROM atlatl.match_documents( \
-                   $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
-        let most = rows(most);
-        let limits: [Value<'_>; 2] = [(&most, Type::INT8), (&MAX_MATCH_ROWS, Type::INT8)];
-        let values: Vec<Value<'_>> =
-            filter.values().into_iter().chain(self.values()).chain(limits).collect();
-        let found = db.query(sql, &values).await?;
-        let one = |row: &tokio_postgres::Row| {
-            let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
-            Some(MemoryMatch::new(id, 0.0, row.get(1)))
-        };
-        Ok(NewestMatches {
-            matches: found.iter().filter_map(one).collect(),
-            is_truncated: found.first().is_some_and(|row| row.get(2)),
-        })
-    }
-}
-
-/// The parameters of a filter.
-struct FilterValues<'a> {
-    now: i64,
-    namespace: Option<&'a str>,
-    memory_type: Option<&'static str>,
-    status: Option<&'static str>,
-    tags: Option<Vec<String>>,
-    since: Option<i64>,
-    until: Option<i64>,
-    min_confidence: Option<f64>,
-}
-
-impl<'a> FilterValues<'a> {
-    fn new(filter: &'a Filter, now: DateTime<Utc>) -> Self {
-        let tags: Vec<String> = filter.tags.iter().map(|tag| storable(tag)).collect();
-        Self {
-            now: microseconds(now),
-            namespace: filter.namespace.as_ref().map(mif::Namespace::as_str),
-            memory_type: filter.memory_type.map(mif::MemoryType::as_str),
-            status: filter.status.map(mif::Status::as_str),
-            tags: (!tags.is_empty()).then_some(tags),
-            since: filter.since.map(microseconds),
-            until: filter.until.map(microseconds),
-            min_confidence: filter.min_confidence,
-        }
-    }
-
-    /// Admits every memory, also expired ones.
-    fn everything() -> Self {
-        Self {
-            now: i64::MIN,
-            namespace: None,
-            memory_type: None,
-            status: None,
-            tags: None,
-            since: None,
-            until: None,
-            min_confidence: None,
-        }
-    }
-
-    fn values(&self) -> [Value<'_>; 8] {
-        [
-            (&self.now, Type::INT8),
-            (&self.namespace, Type::TEXT),
-            (&self.memory_type, Type::TEXT),
-            (&self.status, Type::TEXT),
-            (&self.tags, Type::TEXT_ARRAY),
-            (&self.since, Type::INT8),
-            (&self.until, Type::INT8),
-            (&self.min_confidence, Type::FLOAT8),
-        ]
-    }
-}
-
-/// Counts the memories that contain each phrase, up to `cap`.
-pub(super) async fn frequencies(
-    db: &Session,
-    tenant: &Tenant,
-    phrases: &[Phrase],
-    cap: u64,
-) -> Result<Vec<u64>, StoreError> {
-    let counts = count_phrases(db, tenant, phrases, cap).await?;
-    Ok(counts.into_iter().map(|count| count.memories).collect())
-}
-
-/// How many memories contain a phrase.
-#[derive(Debug, Clone, Copy, Default)]
-struct PhraseCount {
-    memories: u64,
-    /// Whether not all memories with its words were read, so that more may contain it.
-    is_truncated: bool,
-}
-
-/// Counts the memories that contain each phrase, up to `cap`. Single words are counted together,
-/// because most of them are guesses that no memory contains.
-async fn count_phrases(
-    db: &Session,
-    tenant: &Tenant,
-    phrases: &[Phrase],
-    cap: u64,
-) -> Result<Vec<PhraseCount>, StoreError> {
-    let mut counts = vec![PhraseCount::default(); phrases.len()];
-    let units = phrases.iter().enumerate();
-    let units: Vec<Unit> =
-        units.filter_map(|(n, phrase)| Unit::from_phrase(&tenant.name, n, phrase)).collect();
-    let words: Vec<(usize, Word<'_>)> =
-        units.iter().filter_map(|unit| Some((unit.phrase, unit.single_word()?))).collect();
-    let distinct = words.iter().map(|(_, word)| *word).collect();
-    let frequencies = word_frequencies(db, tenant, distinct).await?;
-    for (n, word) in words {
-        counts[n].memories = frequencies.get(&word).map_or(0, |frequency| (*frequency).min(cap));
-    }
-    let most = usize::try_from(cap).unwrap_or(usize::MAX);
-    for unit in units.iter().filter(|unit| unit.single_word().is_none()) {
-        let conditions = MatchConditions::new(std::slice::from_ref(unit), Need::All);
-        let found = conditions.newest(db, &FilterValues::everything(), most).await?;
-        let memories = found.matches.len() as u64;
-        counts[unit.phrase] = PhraseCount { memories, is_truncated: found.is_truncated };
-    }
-    Ok(counts)
-}
-
-/// The term of a word, and its text in the sequence of words.
-type Word<'a> = (Term, &'a str);
-
-/// Counts the memories of each word that is in the index. Common words have their last count.
-async fn word_frequencies<'a>(
-    db: &Session,
-    tenant: &Tenant,
-    words: HashSet<Word<'a>>,
-) -> Result<HashMap<Word<'a>, u64>, StoreError> {
-    if words.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let terms: Vec<i32> = words.iter().map(|(term, _)| term.number()).collect();
-    let known = "SELECT term, frequency::bigint FROM atlatl.common_term \
-                 WHERE tenant = $1 AND term = ANY ($2)";
-    let values: [Value<'_>; 2] = [(&tenant.name, Type::TEXT), (&terms, Type::INT4_ARRAY)];
-    let known = db.query(known, &values).await?;
-    let common: HashMap<i32, u64> =
-        known.iter().map(|row| (row.get(0), row.get::<_, i64>(1).unsigned_abs())).collect();
-    let frequency = |word: &Word<'a>| Some((*word, *common.get(&word.0.number())?));
-    let mut frequencies: HashMap<Word<'a>, u64> = words.iter().filter_map(frequency).collect();
-    let rare: Vec<Word<'_>> =
-        words.into_iter().filter(|word| !frequencies.contains_key(word)).collect();
-    if !rare.is_empty() {
-        let (terms, texts): (Vec<i32>, Vec<&str>) =
-            rare.iter().map(|(term, text)| (term.number(), *text)).unzip();
-        let sql = "SELECT place, frequency FROM atlatl.term_frequencies($1, $2, $3)";
-        let values: [Value<'_>; 3] = [
-            (&terms, Type::INT4_ARRAY),
-            (&texts, Type::TEXT_ARRAY),
-            (&MAX_FREQUENCY_ROWS, Type::INT8),
-        ];
-        for row in &db.query(sql, &values).await? {
-            let place = usize::try_from(row.get::<_, i64>(0)).unwrap_or_default();
-            if let Some(word) = place.checked_sub(1).and_then(|place| rare.get(place)) {
-                frequencies.insert(*word, row.get::<_, i64>(1).unsigned_abs());
-            }
-        }
-    }
-    Ok(frequencies)
 }
 
 #[cfg(test)]
@@ -648,17 +400,5 @@ mod tests {
         assert!(!is_outdated(0, 20) && is_outdated(0, 21));
         assert!(!is_outdated(1_000, 1_200) && is_outdated(1_000, 1_201));
         assert!(!is_outdated(1_000, 800) && is_outdated(1_000, 799));
-    }
-
-    #[test]
-    fn a_total_is_exact_if_all_matches_were_read_and_counted() {
-        let newest = |n: u128, is_truncated| NewestMatches {
-            matches: (0..n).map(|n| MemoryMatch::new(MemoryId::from_u128(n), 0.0, false)).collect(),
-            is_truncated,
-        };
-        assert_eq!(newest(9, false).total(4), (9, TotalAccuracy::Exact));
-        assert_eq!(newest(9, true).total(4), (9, TotalAccuracy::AtLeast));
-        assert_eq!(newest(9, true).total(12), (12, TotalAccuracy::AtLeast));
-        assert_eq!(newest(10_001, false).total(4), (10_000, TotalAccuracy::AtLeast));
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::format::count;
+
 /// The parts of docs/performance.md that this benchmark writes, with their tables.
 pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
@@ -131,14 +133,6 @@ fn milliseconds(value: f64) -> String {
         10.0.. => format!("{value:.1}"),
         1.0.. => format!("{value:.2}"),
         _ => format!("{value:.4}"),
-    }
-}
-
-fn count(n: u64) -> String {
-    match n {
-        1_000_000.. if n.is_multiple_of(1_000_000) => format!("{} M", n / 1_000_000),
-        1_000.. if n.is_multiple_of(1_000) => format!("{} k", n / 1_000),
-        _ => n.to_string(),
     }
 }
 

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::format::{count, milliseconds};
+
 /// The part of docs/performance.md that this benchmark writes, with its tables.
 pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     Ok(vec![("recall", classes(results).context("classes")?)])
@@ -177,22 +179,6 @@ fn conditions(results: &Value) -> Option<String> {
 
 fn time(row: &Value, what: &str, which: &str) -> Option<String> {
     Some(milliseconds(row[what][which].as_f64()?))
-}
-
-fn milliseconds(value: f64) -> String {
-    match value {
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-fn count(n: u64) -> String {
-    match n {
-        1_000_000.. if n.is_multiple_of(1_000_000) => format!("{} M", n / 1_000_000),
-        1_000.. if n.is_multiple_of(1_000) => format!("{} k", n / 1_000),
-        _ => n.to_string(),
-    }
 }
 
 /// Compares a row with its goals.

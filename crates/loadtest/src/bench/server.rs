@@ -6,6 +6,8 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::format::{count, milliseconds};
+
 /// The file of the drawing.
 pub(super) const DRAWING: &str = "docs/images/server-growth.svg";
 
@@ -155,22 +157,6 @@ fn http(results: &Value) -> Option<String> {
     }
     let _ = write!(table, "\n\n{} connections that stay open.", results["connections"]);
     Some(table)
-}
-
-fn milliseconds(value: f64) -> String {
-    match value {
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-fn count(n: u64) -> String {
-    match n {
-        1_000_000.. if n.is_multiple_of(1_000_000) => format!("{} M", n / 1_000_000),
-        1_000.. if n.is_multiple_of(1_000) => format!("{} k", n / 1_000),
-        _ => n.to_string(),
-    }
 }
 
 fn verdict(p50: f64, p95: f64, goal: f64) -> String {

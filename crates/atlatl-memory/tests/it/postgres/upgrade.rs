@@ -250,7 +250,7 @@ fn g41_concurrent_writes_go_on_when_the_old_words_are_dropped() {
     store.put(&memories[..1], OnConflict::Keep).wait().unwrap();
     let pause = std::time::Duration::from_millis(300);
     std::thread::scope(|scope| {
-        // Whoever writes waits for it, and the end of the upgrade is first in the queue.
+        // All writers wait for it, and the end of the upgrade is first in the queue.
         scope.spawn(|| {
             let lock =
                 "BEGIN; LOCK TABLE atlatl.memory IN EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT";
@@ -265,7 +265,7 @@ fn g41_concurrent_writes_go_on_when_the_old_words_are_dropped() {
         let writers: Vec<_> =
             memories[1..].iter().map(|memory| scope.spawn(move || put(memory))).collect();
         std::thread::sleep(pause);
-        assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody waits");
+        assert!(writers.iter().all(|writer| !writer.is_finished()), "a writer does not wait");
         assert!(matches!(finish.join().unwrap(), Finish::Dropped { .. }));
         for writer in writers {
             assert_eq!(writer.join().unwrap(), [atlatl_memory::PutOutcome::Stored]);
