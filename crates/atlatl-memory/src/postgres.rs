@@ -65,7 +65,8 @@ use self::search::Condition;
 use self::session::Access;
 #[cfg(feature = "contract")]
 pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
-use self::vectors::{IndexSupport, QueryVector, VectorStorage};
+use self::vector_index::IndexSearch;
+use self::vectors::{IndexSupport, Lookup, QueryVector, VectorStorage};
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
 use crate::search::query::{Phrase, Terms};
 use crate::store::{
@@ -416,11 +417,13 @@ impl MemoryStore for PostgresStore {
                     let condition = self.condition(filter, now);
                     let found =
                         vector_index::search(db, storage, &query_vector, condition, limit).await?;
-                    if let Some(found) = found {
-                        return Ok(found);
-                    }
+                    let lookup = match found {
+                        IndexSearch::Found(found) => return Ok(found),
+                        IndexSearch::TooFew => Lookup::OneByOne,
+                        IndexSearch::Unusable => Lookup::Together,
+                    };
                     let condition = self.condition(filter, now);
-                    vectors::nearest(db, storage, &query_vector, condition, limit).await
+                    vectors::nearest(db, storage, &query_vector, condition, limit, lookup).await
                 });
                 // If the index search fails, exact search still has the answer.
                 if !matches!(found, Err(StoreError::Engine(_))) {
@@ -428,8 +431,8 @@ impl MemoryStore for PostgresStore {
                 }
             }
             read_transaction!(pool, name, Access::Condition, |db| {
-                let condition = self.condition(filter, now);
-                vectors::nearest(db, storage, &query_vector, condition, limit).await
+                let (condition, lookup) = (self.condition(filter, now), Lookup::Together);
+                vectors::nearest(db, storage, &query_vector, condition, limit, lookup).await
             })
         })
     }

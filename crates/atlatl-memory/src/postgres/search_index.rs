@@ -55,7 +55,7 @@ pub(super) async fn advance(db: &Session, tenant: &Tenant, limit: i64) -> Result
 /// Indexes at most `limit` documents of the backlog. Returns how many.
 async fn fill(db: &Session, tenant: &Tenant, limit: i64) -> Result<u64, StoreError> {
     lock(db, tenant).await?;
-    // Whoever changes or deletes a memory locks its row first, and then finds the row of the index.
+    // A transaction that changes or deletes a memory locks its row first, and then finds the row of the index.
     let waiting = "SELECT m.key, d.json FROM (SELECT key FROM atlatl.search_backlog \
                        WHERE tenant = $1 ORDER BY key LIMIT $2) b \
                    JOIN atlatl.memory m ON m.tenant = $1 AND m.key = b.key \
@@ -179,7 +179,7 @@ pub(super) async fn repair(db: &Session, tenant: &Tenant) -> Result<u64, StoreEr
     let orphaned = db.execute(orphans, &tenant_value).await?;
     let missing = "INSERT INTO atlatl.search_backlog (key) SELECT d.key FROM atlatl.document d \
                    WHERE d.tenant = $1 AND NOT EXISTS (SELECT FROM atlatl.search_document x \
-                       WHERE x.tenant = $1 AND x.key = d.key) ON CONFLICT DO NOTHING";
+                       WHERE x.tenant = $1 AND x.key = d.key OFFSET 0) ON CONFLICT DO NOTHING";
     db.execute(missing, &tenant_value).await?;
     Ok(orphaned)
 }

@@ -219,7 +219,7 @@ pub(super) async fn repair(
         if state != IndexState::Lost {
             let sql = format!(
                 "DELETE FROM atlatl.\"{relation}\" n WHERE n.tenant = $1 AND NOT EXISTS \
-                 (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = n.key)"
+                 (SELECT 1 FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = n.key OFFSET 0)"
             );
             orphaned += db.execute(&sql, &[(&tenant.name, Type::TEXT)]).await?;
         }
@@ -227,29 +227,41 @@ pub(super) async fn repair(
     Ok(orphaned)
 }
 
-/// Returns the memories with the nearest vectors, or `None` if no index can answer.
+/// The outcome of an index search.
+pub(super) enum IndexSearch {
+    Found(Vec<MemoryMatch>),
+    /// The filter rejected most of what the index proposed.
+    TooFew,
+    /// There is no index, or it cannot answer.
+    Unusable,
+}
+
+/// Returns the memories with the nearest vectors.
 pub(super) async fn search(
     db: &Session,
     storage: &VectorStorage,
     query_vector: &QueryVector<'_>,
     mut condition: Condition,
     limit: usize,
-) -> Result<Option<Vec<MemoryMatch>>, StoreError> {
-    let VectorStorage::Half { pgvector, .. } = storage else { return Ok(None) };
+) -> Result<IndexSearch, StoreError> {
+    let VectorStorage::Half { pgvector, .. } = storage else { return Ok(IndexSearch::Unusable) };
     if limit == 0 || limit > MAX_INDEX_HITS {
-        return Ok(None);
+        return Ok(IndexSearch::Unusable);
     }
     let Some(relation) = usable_index(db, query_vector, &condition, limit).await? else {
-        return Ok(None);
+        return Ok(IndexSearch::Unusable);
     };
     let (model, vector) = query_vector.values(&mut condition);
     let most = condition.value(rows(limit), Type::INT8);
     let (cosine, comparable) = (storage.cosine(&vector), storage.is_comparable(&vector));
     let filter = &condition.sql;
+    // OFFSET keeps a subquery from being merged into the query: memories are read one by one. The
+    // planner takes a tenant for a few rows, and would compare all of its memories with each vector.
     let sql = format!(
         "WITH near AS MATERIALIZED (SELECT n.key, n.embedding FROM atlatl.\"{relation}\" n \
-             JOIN atlatl.memory m ON m.key = n.key WHERE n.tenant = $1 AND {filter} \
-             AND n.key NOT IN (SELECT e.key FROM atlatl.embedding e \
+             CROSS JOIN LATERAL (SELECT 1 FROM atlatl.memory m \
+                 WHERE m.key = n.key AND {filter} OFFSET 0) m \
+             WHERE n.tenant = $1 AND n.key NOT IN (SELECT e.key FROM atlatl.embedding e \
                  WHERE e.tenant = $1 AND e.model = {model}) \
              ORDER BY n.embedding OPERATOR({pgvector}.<#>) {vector}::real[]::{pgvector}.halfvec \
              LIMIT {most}) \
@@ -257,13 +269,18 @@ pub(super) async fn search(
          FROM (SELECT key, embedding AS vector FROM near \
              UNION ALL SELECT e.key, e.embedding FROM atlatl.embedding e \
              WHERE e.tenant = $1 AND e.model = {model}) v \
-         JOIN atlatl.memory m ON m.key = v.key WHERE {filter} AND {comparable} \
+         CROSS JOIN LATERAL (SELECT m.id, m.fades, m.key FROM atlatl.memory m \
+             WHERE m.key = v.key AND {filter} OFFSET 0) m WHERE {comparable} \
          ORDER BY 2 DESC, m.key LIMIT {most}"
     );
     let found = db.query(&sql, &condition.values()).await?;
     let proposed = found.first().map_or(0, |row| row.get::<_, i64>(3));
-    // The scan ended before it had enough, so there may be more.
-    Ok((proposed >= rows(limit)).then(|| matches(&found)))
+    // If the scan ended before it had enough, there may be more.
+    Ok(if proposed >= rows(limit) {
+        IndexSearch::Found(matches(&found))
+    } else {
+        IndexSearch::TooFew
+    })
 }
 
 /// Returns the table of the index, if it can answer, and configures index scans for this

@@ -39,27 +39,51 @@ pub(super) enum IndexSupport {
     None,
 }
 
+/// How the vectors of memories are read. The planner cannot choose: it has no statistics by tenant,
+/// takes both sides for a few rows, and would compare every memory with every vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lookup {
+    /// By key, if the filter admits few memories.
+    OneByOne,
+    /// All at once, if it may admit many.
+    Together,
+}
+
 impl VectorStorage {
-    /// The SQL for the vectors of a tenant (`$1`) and a model, as `v`. `indexed` is the table with
-    /// an index, if there is one.
-    fn vectors(&self, model: &str, indexed: Option<&str>) -> String {
-        match (self, indexed) {
-            (Self::Arrays { .. }, _) => format!(
-                "(SELECT a.key, a.vector FROM atlatl.vector a \
-                  WHERE a.tenant = $1 AND a.model = {model}) v"
+    /// The SQL that joins the vector of a model to the memory `m` of a tenant (`$1`), as `v`. `indexed` is
+    /// the table with an index, if there is one.
+    fn join(&self, model: &str, indexed: Option<&str>, lookup: Lookup) -> String {
+        let (table, column) = self.table();
+        // OFFSET keeps a subquery from being merged into the query, so it runs for each memory.
+        let join = |table: &str, condition: &str| match lookup {
+            Lookup::OneByOne => format!(
+                "LEFT JOIN LATERAL (SELECT t.key, t.{column} FROM atlatl.{table} t \
+                 WHERE t.tenant = $1 {condition} AND t.key = m.key OFFSET 0)"
             ),
-            (Self::Half { .. }, None) => format!(
-                "(SELECT e.key, e.embedding AS vector FROM atlatl.embedding e \
-                  WHERE e.tenant = $1 AND e.model = {model}) v"
+            Lookup::Together => format!(
+                "LEFT JOIN (SELECT t.key, t.{column} FROM atlatl.{table} t \
+                 WHERE t.tenant = $1 {condition})"
+            ),
+        };
+        let stored = join(table, &format!("AND t.model = {model}"));
+        match indexed {
+            None => format!(
+                "{stored} e ON e.key = m.key CROSS JOIN LATERAL (SELECT e.{column} AS vector) v"
             ),
             // A vector outside of the table is newer.
-            (Self::Half { .. }, Some(relation)) => format!(
-                "(SELECT e.key, e.embedding AS vector FROM atlatl.embedding e \
-                  WHERE e.tenant = $1 AND e.model = {model} \
-                  UNION ALL SELECT n.key, n.embedding FROM atlatl.\"{relation}\" n \
-                  WHERE n.tenant = $1 AND NOT EXISTS (SELECT 1 FROM atlatl.embedding e \
-                      WHERE e.tenant = $1 AND e.model = {model} AND e.key = n.key)) v"
+            Some(relation) => format!(
+                "{stored} e ON e.key = m.key {} n ON n.key = m.key CROSS JOIN LATERAL \
+                 (SELECT CASE WHEN e.key IS NULL THEN n.{column} ELSE e.{column} END AS vector) v",
+                join(&format!("\"{relation}\""), "")
             ),
+        }
+    }
+
+    /// The table of vectors without an index, and its column.
+    fn table(&self) -> (&'static str, &'static str) {
+        match self {
+            Self::Arrays { .. } => ("vector", "vector"),
+            Self::Half { .. } => ("embedding", "embedding"),
         }
     }
 
@@ -93,19 +117,18 @@ impl VectorStorage {
 
     /// The SQL for whether the memory `m` of the tenant `$1` has a vector of the model `$2`.
     fn has_vector(&self, indexed: Option<&str>) -> String {
-        let table = match self {
-            Self::Arrays { .. } => "vector",
-            Self::Half { .. } => "embedding",
-        };
+        let table = self.table().0;
+        // As a join, of which the planner underestimates both sides, it could compare every memory with
+        // every vector. OFFSET keeps it from becoming one.
         let stored = format!(
             "EXISTS (SELECT 1 FROM atlatl.{table} v \
-             WHERE v.tenant = $1 AND v.model = $2 AND v.key = m.key)"
+             WHERE v.tenant = $1 AND v.model = $2 AND v.key = m.key OFFSET 0)"
         );
         match indexed {
             None => stored,
             Some(relation) => format!(
                 "({stored} OR EXISTS (SELECT 1 FROM atlatl.\"{relation}\" n \
-                 WHERE n.tenant = $1 AND n.key = m.key))"
+                 WHERE n.tenant = $1 AND n.key = m.key OFFSET 0))"
             ),
         }
     }
@@ -154,16 +177,25 @@ pub(super) async fn nearest(
     query_vector: &QueryVector<'_>,
     mut condition: Condition,
     limit: usize,
+    lookup: Lookup,
 ) -> Result<Vec<MemoryMatch>, StoreError> {
+    // Reading together is a hash join. An index search may have disabled sorting.
+    let joins = match lookup {
+        Lookup::OneByOne => "on",
+        Lookup::Together => "off",
+    };
+    let plan = format!(
+        "SELECT set_config('enable_sort', 'on', true), set_config('enable_nestloop', '{joins}', true)"
+    );
+    db.query(&plan, &[]).await?;
     let values = [condition.tenant(), (&query_vector.model as _, Type::TEXT)];
     let indexed = storage.indexed_table(db, &values).await?;
     let (model, query_vector) = query_vector.values(&mut condition);
     let limit = condition.value(rows(limit), Type::INT8);
     let sql = format!(
-        "SELECT m.id, {}, m.fades FROM atlatl.memory m JOIN {} ON v.key = m.key \
-         WHERE {} AND {} ORDER BY 2 DESC, m.key LIMIT {limit}",
+        "SELECT m.id, {}, m.fades FROM atlatl.memory m {} WHERE {} AND {} ORDER BY 2 DESC, m.key LIMIT {limit}",
         storage.cosine(&query_vector),
-        storage.vectors(&model, indexed.as_deref()),
+        storage.join(&model, indexed.as_deref(), lookup),
         condition.sql,
         storage.is_comparable(&query_vector),
     );
@@ -183,10 +215,9 @@ pub(super) async fn cosines(
     let indexed = storage.indexed_table(db, &values).await?;
     let wanted: Vec<Uuid> = ids.iter().map(Uuid::from).collect();
     let sql = format!(
-        "SELECT m.id, {} FROM atlatl.memory m JOIN {} ON v.key = m.key \
-         WHERE m.tenant = $1 AND m.id = ANY ($4) AND {}",
+        "SELECT m.id, {} FROM atlatl.memory m {} WHERE m.tenant = $1 AND m.id = ANY ($4) AND {}",
         storage.cosine("$3"),
-        storage.vectors("$2", indexed.as_deref()),
+        storage.join("$2", indexed.as_deref(), Lookup::OneByOne),
         storage.is_comparable("$3"),
     );
     let [name, model] = values;
@@ -220,7 +251,8 @@ pub(super) async fn unembedded(
     let sql = format!(
         "SELECT m.key, d.json FROM (SELECT m.key FROM atlatl.memory m WHERE m.tenant = $1 \
          AND m.key > $4 AND NOT {} ORDER BY m.key LIMIT $3) m \
-         JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key ORDER BY m.key",
+         JOIN LATERAL (SELECT d.json FROM atlatl.document d \
+             WHERE d.tenant = $1 AND d.key = m.key OFFSET 0) d ON true ORDER BY m.key",
         storage.has_vector(indexed.as_deref())
     );
     let (limit, after) = (rows(limit), i64::try_from(after).unwrap_or(i64::MAX));
@@ -324,13 +356,12 @@ pub(super) async fn put(
     }
     // Triggers remove the memories from the embedding queue.
     let numbers = "($5::real[])[r.first:r.last]";
-    let (table, column, vector) = match storage {
-        VectorStorage::Arrays { .. } => ("vector", "vector", numbers.to_owned()),
-        VectorStorage::Half { pgvector, .. } => (
-            "embedding",
-            "embedding",
-            format!("CASE WHEN r.last >= r.first THEN {numbers}::{pgvector}.halfvec END"),
-        ),
+    let (table, column) = storage.table();
+    let vector = match storage {
+        VectorStorage::Arrays { .. } => numbers.to_owned(),
+        VectorStorage::Half { pgvector, .. } => {
+            format!("CASE WHEN r.last >= r.first THEN {numbers}::{pgvector}.halfvec END")
+        }
     };
     let sql = format!(
         "INSERT INTO atlatl.{table} (model, key, {column}) SELECT $1, r.key, {vector} \

@@ -97,6 +97,9 @@ AS $$
 $$;
 REVOKE ALL ON FUNCTION atlatl.halfvec_schema FROM PUBLIC;
 
+-- OFFSET 0 keeps EXISTS from becoming a join, so it looks up one key. The planner, which has no statistics by tenant,
+-- takes both sides of such a join for a few rows, and may compare every memory with every vector.
+
 -- The functions below run as the owner: programs that know nothing of these tables, and were granted nothing,
 -- write memories and vectors too. Tables that may be missing are named only where they were checked for.
 
@@ -294,7 +297,7 @@ BEGIN
         -- A row that is there already was copied by a trigger, and is newer.
         INSERT INTO atlatl.embedding (tenant, model, key, embedding)
             SELECT s.tenant, s.model, s.key, atlatl.half(s.vector) FROM batch s
-            WHERE EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = s.tenant AND m.key = s.key)
+            WHERE EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = s.tenant AND m.key = s.key OFFSET 0)
             ON CONFLICT DO NOTHING
     )
     SELECT s.tenant, s.model, s.key, (SELECT count(*)::integer FROM batch) AS n INTO last
@@ -386,18 +389,18 @@ BEGIN
         has_vector := 'false';
         IF to_regclass('atlatl.vector') IS NOT NULL THEN
             has_vector := 'EXISTS (SELECT FROM atlatl.vector v '
-                'WHERE v.tenant = $1 AND v.model = $2 AND v.key = s.key)';
+                'WHERE v.tenant = $1 AND v.model = $2 AND v.key = s.key OFFSET 0)';
         END IF;
         IF to_regclass('atlatl.embedding') IS NOT NULL THEN
             has_vector := has_vector || ' OR EXISTS (SELECT FROM atlatl.embedding e '
-                'WHERE e.tenant = $1 AND e.model = $2 AND e.key = s.key)';
+                'WHERE e.tenant = $1 AND e.model = $2 AND e.key = s.key OFFSET 0)';
         END IF;
         SELECT i.relation INTO relation FROM atlatl.embedding_index i
             WHERE i.tenant = state.upto_tenant AND i.model = wanted
                 AND to_regclass('atlatl.' || i.relation) IS NOT NULL;
         IF FOUND THEN
             has_vector := has_vector || format(
-                ' OR EXISTS (SELECT FROM atlatl.%I n WHERE n.tenant = $1 AND n.key = s.key)', relation);
+                ' OR EXISTS (SELECT FROM atlatl.%I n WHERE n.tenant = $1 AND n.key = s.key OFFSET 0)', relation);
         END IF;
         EXECUTE format(
             'WITH batch AS MATERIALIZED (SELECT m.key FROM atlatl.memory m '
@@ -478,7 +481,7 @@ $$;
 REVOKE ALL ON FUNCTION atlatl.embedding_backlog FROM PUBLIC;
 
 -- Builds a table with an index from the vectors of the transaction's tenant and a model, and puts it in place of a
--- former one. Returns whether it did. The table is new, so that nobody waits for it. (CREATE INDEX CONCURRENTLY
+-- former one. Returns whether it did. The table is new, so no session waits for it. (CREATE INDEX CONCURRENTLY
 -- needs the owner of the table outside of functions, and the role of a server owns nothing.)
 CREATE FUNCTION atlatl.build_embedding_index(wanted text, size integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER
@@ -516,10 +519,10 @@ BEGIN
         AND a.attname = 'embedding' AND NOT a.attisdropped) THEN
         source := source || format(' UNION ALL SELECT n.key, n.embedding FROM atlatl.%I n WHERE n.tenant = $1 '
             'AND NOT EXISTS (SELECT FROM atlatl.embedding e '
-            'WHERE e.tenant = $1 AND e.model = $2 AND e.key = n.key)', former.relation);
+            'WHERE e.tenant = $1 AND e.model = $2 AND e.key = n.key OFFSET 0)', former.relation);
     END IF;
     EXECUTE format('INSERT INTO atlatl.%I (tenant, key, embedding) SELECT $1, s.key, s.embedding FROM (%s) s '
-        'WHERE EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = s.key)', fresh, source)
+        'WHERE EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = s.key OFFSET 0)', fresh, source)
         USING whose, wanted, size;
     EXECUTE format('ALTER TABLE atlatl.%I ADD PRIMARY KEY (tenant, key)', fresh);
     EXECUTE format('CREATE INDEX %I ON atlatl.%I USING hnsw (embedding %I.halfvec_ip_ops)',
@@ -581,12 +584,12 @@ BEGIN
         EXECUTE format('LOCK TABLE atlatl.%I IN ACCESS EXCLUSIVE MODE', former.relation);
         EXECUTE format('INSERT INTO atlatl.embedding (tenant, model, key, embedding) '
             'SELECT $1, $2, n.key, n.embedding FROM atlatl.%I n WHERE n.tenant = $1 '
-            'AND EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = n.key) '
+            'AND EXISTS (SELECT FROM atlatl.memory m WHERE m.tenant = $1 AND m.key = n.key OFFSET 0) '
             'ON CONFLICT DO NOTHING', former.relation) USING whose, wanted;
     ELSE
         INSERT INTO atlatl.embedding_queue (tenant, model, key) SELECT whose, wanted, m.key
             FROM atlatl.memory m WHERE m.tenant = whose AND NOT EXISTS (SELECT FROM atlatl.embedding e
-                WHERE e.tenant = whose AND e.model = wanted AND e.key = m.key)
+                WHERE e.tenant = whose AND e.model = wanted AND e.key = m.key OFFSET 0)
             ON CONFLICT DO NOTHING;
     END IF;
     EXECUTE format('DROP TABLE IF EXISTS atlatl.%I', former.relation);

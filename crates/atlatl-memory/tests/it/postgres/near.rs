@@ -3,6 +3,7 @@
 
 mod borders;
 mod faults;
+mod plans;
 mod restore;
 
 use std::collections::HashSet;

@@ -149,10 +149,9 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
                 }
             });
         }
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let failed = writers.into_iter().filter_map(|writer| writer.join().err()).next();
         stop.store(true, Ordering::Relaxed);
+        assert!(failed.is_none(), "a writer failed");
     });
     advance(&store);
     // Vectors of memories that were deleted while they were moved.
@@ -199,7 +198,7 @@ fn g45_a_vector_is_not_moved_to_a_table_that_was_replaced() {
     let put = |vector: Vec<f32>| store.put_vectors(MODEL, &[(version, vector)]).wait().unwrap();
     put(axis(0));
     let former = table(server, &database);
-    // Whoever moves vectors has read the name of the table, and waits.
+    // The process that moves vectors has read the name of the table, and waits.
     let hold = format!(
         "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('{former}', 1)); SELECT pg_sleep(6); \
          COMMIT"
