@@ -39,6 +39,7 @@ const STALE_AFTER: i64 = 5;
 const MIN_STALE: i64 = 20;
 /// The share of matching memories from which on the newest are found by reading all in order.
 const DENSE_SHARE: f64 = 0.1;
+
 /// A full-text query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LexicalQuery<'a> {
@@ -54,7 +55,8 @@ pub(super) enum Recall {
     Found(Matches),
     /// Documents wait for the index, or words were not counted for long.
     Behind,
-    /// So many documents wait for the index that only the previous one has all memories.
+    /// So many documents wait for the index, or documents that other transactions lock, that only the
+    /// previous one has all memories.
     Backlogged,
 }
 
@@ -67,6 +69,17 @@ pub(super) enum Freshness {
     Any,
     /// There is no other index for memories that still wait.
     Indexed,
+}
+
+impl Freshness {
+    /// The number of documents that may wait for the index.
+    fn max_backlog(self) -> i64 {
+        match self {
+            Self::Required => MAX_INLINE_BACKLOG,
+            Self::Any => 0,
+            Self::Indexed => i64::MAX,
+        }
+    }
 }
 
 /// Answers a query.
@@ -83,7 +96,7 @@ pub(super) async fn recall(
     let filter = filter_terms(&tenant.name, query.filter);
     let wanted: Vec<Term> = units.terms().chain(filter.iter().copied()).collect();
     let state = IndexState::read(db, tenant, &wanted).await?;
-    if state.backlog > MAX_INLINE_BACKLOG && freshness != Freshness::Indexed {
+    if state.backlog > freshness.max_backlog() {
         return Ok(Recall::Backlogged);
     }
     if freshness == Freshness::Required && (state.backlog > 0 || state.is_stale()) {

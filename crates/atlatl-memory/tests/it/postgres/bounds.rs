@@ -1,14 +1,17 @@
 //! Bounded recall at its bounds: what is not read is neither counted nor said to be absent.
 
+use std::sync::{Arc, Barrier};
+
 use atlatl_memory::contract::BlockOn;
 use atlatl_memory::{
-    Filter, Matches, MemoryStore, Need, OnConflict, PostgresStore, Terms, TotalAccuracy,
+    Filter, Matches, MemoryStore, Need, OnConflict, Postgres, PostgresStore, Terms, TotalAccuracy,
     record_statements,
 };
-use testkit::postgres::PostgresServer;
+use mif::Memory;
+use testkit::postgres::{APP, OWNER, PostgresServer};
 
 use super::bounded::{documentation, lexical, memories, now};
-use super::opened;
+use super::{old, opened, options};
 
 /// Returns a store with 2,000 memories and its database. Every fortieth memory contains the words "the of
 /// the".
@@ -106,4 +109,40 @@ fn common_words_of_a_time_are_found_by_reading_in_order() {
     assert!((300..=500).contains(&found.total), "{}", found.total);
     let calls = |name: &str| statements.iter().filter(|one| one.sql.contains(name)).count();
     assert!(calls("match_documents(") == 0 && calls("newest_documents(") > 0, "{statements:?}");
+}
+
+#[test]
+fn a_memory_that_cannot_be_indexed_yet_is_found_by_the_previous_index() {
+    let server = PostgresServer::shared();
+    let database = old::migrated_to(server, 5);
+    Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap();
+    let open = || {
+        let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
+        postgres.tenant("a").unwrap()
+    };
+    let (store, holder) = (open(), open());
+    let mut few = memories(3, 25, &documentation());
+    "the xyzzy waits".clone_into(&mut few[1].content);
+    store.put(&few, OnConflict::Keep).wait().unwrap();
+    // As an older server leaves it.
+    let unindexed = "WITH gone AS (DELETE FROM atlatl.search_document RETURNING tenant, key) \
+                     INSERT INTO atlatl.search_backlog SELECT tenant, key FROM gone";
+    server.sql(&database, unindexed);
+    let id = few[1].id.clone();
+    let (locked, searched) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let found = std::thread::scope(|scope| {
+        let (is_locked, was_searched) = (Arc::clone(&locked), Arc::clone(&searched));
+        let change = move |memory: Memory| {
+            is_locked.wait();
+            was_searched.wait();
+            Ok(memory)
+        };
+        scope.spawn(|| drop(holder.update(&id, Box::new(change)).wait().unwrap()));
+        locked.wait();
+        let terms = Terms::parse("xyzzy", Need::Any);
+        let found = store.lexical(&terms, &Filter::default(), 10, now()).wait();
+        searched.wait();
+        found
+    });
+    assert_eq!(found.unwrap().best.first().map(|best| &best.id), Some(&few[1].id));
 }
