@@ -199,12 +199,15 @@ impl PostgresStore {
                             return found;
                         }
                     }
-                    (search_index::FILL_BATCH_LEN, Freshness::Indexed)
+                    (Some(search_index::FILL_BATCH_LEN), Freshness::Indexed)
                 }
-                Err(_) => (MAX_INLINE_BACKLOG, Freshness::Any),
+                Err(Recall::Truncated) => (None, Freshness::Any),
+                Err(_) => (Some(MAX_INLINE_BACKLOG), Freshness::Any),
             };
-            write_transaction!(pool, &tenant.name, |db| search_index::advance(db, tenant, limit)
-                .await)?;
+            write_transaction!(pool, &tenant.name, |db| match limit {
+                Some(limit) => search_index::advance(db, tenant, limit).await,
+                None => search_index::recount(db, tenant).await,
+            })?;
             freshness = next;
         }
     }

@@ -31,6 +31,8 @@ const MAX_FILTERED_BUDGET: f64 = 12_000.0;
 const MAX_FILTER_SOURCE: f64 = 4_000.0;
 /// The minimum number of candidates that are read.
 const MIN_READ: f64 = 8_000.0;
+/// The number of memories from which on a term is common: `atlatl.count_terms` counts those.
+const MIN_COMMON: u64 = 501;
 /// The number of memories of a rare term that is assumed for the budget.
 const RARE_FREQUENCY: f64 = 50.0;
 /// The maximum number of rare terms whose memories are candidates if all words must match.
@@ -72,6 +74,24 @@ pub(super) struct IndexStatistics {
     pub(super) memories: f64,
     /// The common terms of the query and of the filter. All others are rare.
     pub(super) common: HashMap<Term, CommonTerm>,
+}
+
+impl IndexStatistics {
+    /// Returns whether a term was taken for rare that is not: a word that `frequencies` of the
+    /// candidates contain, or, if the candidates do not tell, a word of a phrase or a filter.
+    pub(super) fn lacks_counts(
+        &self,
+        query: &QueryUnits,
+        filter: &[Term],
+        frequencies: &[u64],
+    ) -> bool {
+        let is_rare = |term: &Term| !self.common.contains_key(term);
+        let is_uncounted = |(unit, frequency): (&Unit, &u64)| {
+            let can_be_common = *frequency >= MIN_COMMON || !unit.texts.is_empty();
+            can_be_common && unit.lists.iter().flatten().any(is_rare)
+        };
+        query.units.iter().zip(frequencies).any(is_uncounted) || filter.iter().any(is_rare)
+    }
 }
 
 /// The candidates of a query.
@@ -526,6 +546,19 @@ mod tests {
         assert!(all.arms.iter().all(|arm| arm.matches(';').count() == 1), "{:?}", all.arms);
         let rare = select(&query("deploy zebra", Need::All), &[], &statistics, 0);
         assert!(has(&rare, "zebra", 0) && rare.cells.len() == LEVELS && rare.is_complete);
+    }
+
+    #[test]
+    fn counts_are_lacking_if_a_word_without_one_is_frequent() {
+        let statistics = statistics(&[("deploi", 40_000), ("servic", 30_000)]);
+        let lacks = |text: &str, filter: &[Term], frequencies: &[u64]| {
+            statistics.lacks_counts(&query(text, Need::Any), filter, frequencies)
+        };
+        assert!(lacks("deploy zebra", &[], &[40_000, 501]));
+        assert!(!lacks("deploy zebra", &[], &[40_000, 500]), "it is rare");
+        assert!(lacks("\"deploy zebra\"", &[], &[3]), "zebra may be frequent");
+        assert!(!lacks("deploy \"deploy service\"", &[], &[40_000, 3]), "nothing to count");
+        assert!(lacks("deploy", &[Term::sample("t", 1)], &[40_000]));
     }
 
     #[test]

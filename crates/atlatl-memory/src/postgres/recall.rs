@@ -34,7 +34,9 @@ pub(super) const SMALL_TENANT: i64 = 5_000;
 pub(super) const MAX_INLINE_BACKLOG: i64 = 64;
 /// The number of memories by which a tenant may grow or shrink, as a part of it, before its words are
 /// counted again.
-const STALE_AFTER: i64 = 5;
+pub(super) const STALE_AFTER: i64 = 5;
+/// The same if a query found that counts are missing.
+pub(super) const STALE_AFTER_TRUNCATION: i64 = 100;
 /// The same for the smallest tenants, in memories.
 const MIN_STALE: i64 = 20;
 /// The share of matching memories from which on the newest are found by reading all in order.
@@ -55,6 +57,8 @@ pub(super) enum Recall {
     Found(Matches),
     /// Documents wait for the index, or words were not counted for long.
     Behind,
+    /// More memories than are read have a word that was taken for rare.
+    Truncated,
     /// So many documents wait for the index, or documents that other transactions lock, that only the
     /// previous one has all memories.
     Backlogged,
@@ -108,8 +112,13 @@ pub(super) async fn recall(
     }
     let search = Search { db, tenant, query, units, filter, state };
     let ranking = search.best().await?;
-    if ranking.is_truncated && freshness == Freshness::Required {
-        return Ok(Recall::Behind);
+    let statistics = &search.state.statistics;
+    // If all words have counts, other counts would not change the candidates.
+    if ranking.is_truncated
+        && freshness == Freshness::Required
+        && statistics.lacks_counts(&search.units, &search.filter, &ranking.frequencies)
+    {
+        return Ok(Recall::Truncated);
     }
     search.matches(ranking).await.map(Recall::Found)
 }
@@ -170,7 +179,7 @@ impl IndexState {
         match self.counted {
             None => self.memories > 0,
             Some((documents, _)) if documents > SMALL_TENANT => false,
-            Some((documents, _)) => is_outdated(documents, self.memories),
+            Some((documents, _)) => is_outdated(documents, self.memories, STALE_AFTER),
         }
     }
 
@@ -185,9 +194,10 @@ impl IndexState {
     }
 }
 
-/// Returns whether counts of `counted` memories say too little about `memories`.
-pub(super) fn is_outdated(counted: i64, memories: i64) -> bool {
-    (memories - counted).abs() > (counted / STALE_AFTER).max(MIN_STALE)
+/// Returns whether counts of `counted` memories say too little about `memories`: more than one in
+/// `part` was added or deleted.
+pub(super) fn is_outdated(counted: i64, memories: i64, part: i64) -> bool {
+    (memories - counted).abs() > (counted / part).max(MIN_STALE)
 }
 
 /// The best candidates of a query.
@@ -410,8 +420,17 @@ mod tests {
 
     #[test]
     fn counts_are_outdated_when_a_tenant_changed_by_a_fifth() {
+        let is_outdated = |counted, memories| is_outdated(counted, memories, STALE_AFTER);
         assert!(!is_outdated(0, 20) && is_outdated(0, 21));
         assert!(!is_outdated(1_000, 1_200) && is_outdated(1_000, 1_201));
         assert!(!is_outdated(1_000, 800) && is_outdated(1_000, 799));
+    }
+
+    #[test]
+    fn after_a_truncation_a_hundredth_is_enough() {
+        let is_outdated =
+            |counted, memories| is_outdated(counted, memories, STALE_AFTER_TRUNCATION);
+        assert!(!is_outdated(100_000, 101_000) && is_outdated(100_000, 101_001));
+        assert!(!is_outdated(1_000, 1_020) && is_outdated(1_000, 1_021));
     }
 }

@@ -14,7 +14,7 @@ use super::crud::{
     IndexFormat, IndexedMemory, Rows, Tenant, WordsColumn, insert_search_documents, read,
 };
 use super::pool::{Pool, write_transaction};
-use super::recall::{SMALL_TENANT, is_outdated};
+use super::recall::{SMALL_TENANT, STALE_AFTER, STALE_AFTER_TRUNCATION, is_outdated};
 use super::session::{Session, Value};
 use super::units::join_lists;
 use crate::store::StoreError;
@@ -42,14 +42,20 @@ pub(super) async fn is_behind(db: &Session, tenant: &Tenant) -> Result<bool, Sto
     if waits.first().is_some_and(|row| row.get(0)) {
         return Ok(true);
     }
-    Ok(Census::take(db, tenant).await?.is_outdated())
+    Ok(Census::take(db, tenant).await?.is_outdated(STALE_AFTER))
 }
 
 /// Indexes at most `limit` documents of the backlog, and counts words if the tenant changed much.
 /// Returns the number of documents and counts.
 pub(super) async fn advance(db: &Session, tenant: &Tenant, limit: i64) -> Result<u64, StoreError> {
     let filled = fill(db, tenant, limit).await?;
-    Ok(filled + count_if_outdated(db, tenant).await?)
+    Ok(filled + count_if_outdated(db, tenant, STALE_AFTER).await?)
+}
+
+/// Counts words again for a query that found a frequent word without a count, if the tenant changed
+/// a little since the last time. Returns the number of counts.
+pub(super) async fn recount(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
+    count_if_outdated(db, tenant, STALE_AFTER_TRUNCATION).await
 }
 
 /// Indexes at most `limit` documents of the backlog. Returns how many.
@@ -140,20 +146,21 @@ impl Census {
         Ok(Self { counted, memories: memories.max(sampled * i64::from(SAMPLES)) })
     }
 
-    fn is_outdated(&self) -> bool {
+    fn is_outdated(&self, part: i64) -> bool {
         match self.counted {
             None => self.memories > 0,
-            Some(counted) => is_outdated(counted, self.memories),
+            Some(counted) => is_outdated(counted, self.memories, part),
         }
     }
 }
 
-/// Counts words if the tenant changed much since the last time. Returns the number of counts.
-async fn count_if_outdated(db: &Session, tenant: &Tenant) -> Result<u64, StoreError> {
+/// Counts words if more than one memory in `part` was added or deleted since the last time. Returns
+/// the number of counts.
+async fn count_if_outdated(db: &Session, tenant: &Tenant, part: i64) -> Result<u64, StoreError> {
     // Another process may have counted meanwhile.
     lock(db, tenant).await?;
     let census = Census::take(db, tenant).await?;
-    if !census.is_outdated() {
+    if !census.is_outdated(part) {
         return Ok(0);
     }
     let all = i64::from(SAMPLES);

@@ -146,3 +146,35 @@ fn a_memory_that_cannot_be_indexed_yet_is_found_by_the_previous_index() {
     });
     assert_eq!(found.unwrap().best.first().map(|best| &best.id), Some(&few[1].id));
 }
+
+#[test]
+fn words_are_counted_again_if_a_frequent_one_has_no_count() {
+    let (postgres, database) = opened(PostgresServer::shared());
+    let store = postgres.tenant("a").unwrap();
+    let mut memories = memories(560, 26, &documentation());
+    for memory in &mut memories {
+        memory.content.push_str(" xyzzy");
+    }
+    store.put(&memories, OnConflict::Keep).wait().unwrap();
+    // As if every query had more candidates than are read.
+    let candidates = "(SELECT count(*) FROM candidate)";
+    let more = "(SELECT count(*) + 32000 FROM candidate)";
+    rewrite(&database, "rank_statement", candidates, more);
+    let sql = |sql: &str| PostgresServer::shared().sql(&database, sql);
+    let counted = || sql("SELECT documents FROM atlatl.search_statistics");
+    let earlier = "UPDATE atlatl.search_statistics SET documents = 530";
+    sql(&format!("DELETE FROM atlatl.common_term; {earlier}"));
+    let query = (Terms::parse("xyzzy", Need::Any), Filter::default());
+    assert_eq!(lexical(&store, &query, 10).best.len(), 10);
+    assert_eq!(counted(), "560");
+    let of_all = "SELECT count(*) > 0 FROM atlatl.common_term WHERE frequency = 560";
+    assert_eq!(sql(of_all), "t");
+    // With a count for every word there is nothing to gain.
+    sql(earlier);
+    assert_eq!(lexical(&store, &query, 10).best.len(), 10);
+    assert_eq!(counted(), "530");
+    // Nor for a word that has none because it is rare.
+    let rare = (Terms::parse("xyzzy plugh", Need::Any), Filter::default());
+    assert_eq!(lexical(&store, &rare, 10).best.len(), 10);
+    assert_eq!(counted(), "530");
+}
