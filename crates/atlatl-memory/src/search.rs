@@ -166,6 +166,8 @@ pub enum EmptyAnswer {
     Filtered {
         /// The number of memories that match without the filter.
         matches: u64,
+        /// How accurate `matches` is.
+        accuracy: TotalAccuracy,
         /// The names of the conditions.
         filters: Vec<&'static str>,
     },
@@ -175,6 +177,8 @@ pub enum EmptyAnswer {
     NotTogether {
         /// The number of memories that contain at least one.
         some: u64,
+        /// How accurate `some` is.
+        accuracy: TotalAccuracy,
     },
 }
 

@@ -397,10 +397,12 @@ impl HybridSearch {
             return Ok(Some(EmptyAnswer::NothingStored));
         }
         if *query.filter != any {
-            let matches = self.store.lexical(terms, &any, 1, now).await?.total;
-            if matches > 0 {
+            let found = self.store.lexical(terms, &any, 1, now).await?;
+            // An estimate is no evidence that a memory matches.
+            if !found.best.is_empty() {
+                let (matches, accuracy) = (found.total, found.accuracy);
                 let filters = query.filter.restrictions();
-                return Ok(Some(EmptyAnswer::Filtered { matches, filters }));
+                return Ok(Some(EmptyAnswer::Filtered { matches, accuracy, filters }));
             }
         }
         let unknown = words.matches.unknown.iter().filter_map(|&index| terms.phrases.get(index));
@@ -410,8 +412,9 @@ impl HybridSearch {
         }
         if terms.need == Need::All && terms.phrases.len() > 1 {
             let some = Terms { need: Need::Any, ..terms.clone() };
-            let some = self.store.lexical(&some, query.filter, 1, now).await?.total;
-            return Ok(Some(EmptyAnswer::NotTogether { some }));
+            let found = self.store.lexical(&some, query.filter, 1, now).await?;
+            let (some, accuracy) = (found.total, found.accuracy);
+            return Ok(Some(EmptyAnswer::NotTogether { some, accuracy }));
         }
         Ok(None)
     }

@@ -214,14 +214,14 @@ impl MemorySet {
 fn hint(empty: &EmptyAnswer) -> Option<String> {
     Some(match empty {
         EmptyAnswer::NothingStored => "no memories are stored yet".to_owned(),
-        EmptyAnswer::Filtered { matches, filters } => {
-            let filters = filters.join(", ");
+        EmptyAnswer::Filtered { matches, accuracy, filters } => {
+            let (filters, bound) = (filters.join(", "), accuracy.qualifier());
             let matches = if *matches == 1 {
                 "1 memory matches".to_owned()
             } else {
                 format!("{matches} memories match")
             };
-            format!("{matches} without the filters ({filters}): relax them")
+            format!("{bound}{matches} without the filters ({filters}): relax them")
         }
         EmptyAnswer::UnknownWords(words) => {
             let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -320,5 +320,30 @@ impl From<StoreError> for ToolError {
             )),
             other => Self::Store(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_says_how_accurate_its_number_is() {
+        let filtered = |matches, accuracy| {
+            let filters = vec!["tags", "since"];
+            hint(&EmptyAnswer::Filtered { matches, accuracy, filters }).unwrap()
+        };
+        assert_eq!(
+            filtered(1, TotalAccuracy::Exact),
+            "1 memory matches without the filters (tags, since): relax them"
+        );
+        assert_eq!(
+            filtered(700, TotalAccuracy::Estimated),
+            "about 700 memories match without the filters (tags, since): relax them"
+        );
+        assert_eq!(
+            filtered(1, TotalAccuracy::AtLeast),
+            "at least 1 memory matches without the filters (tags, since): relax them"
+        );
     }
 }

@@ -7,7 +7,7 @@ use atlatl_memory::{
     CaptureService, EmbedError, Embedder, EmptyAnswer, Filter, Highlighter, MatchedBy,
     MemoryIdSeed, MemoryStore, Mode, OnConflict, PromptIntegration, RankPosition, RankedBy,
     RecallRequest, RecallService, SearchHit, SearchRequest, SearchResults, SearchService,
-    StoreError, embed_missing,
+    StoreError, TotalAccuracy, embed_missing,
 };
 use chrono::{DateTime, Utc};
 use mif::{Map, Memory, MemoryId, Value};
@@ -221,14 +221,16 @@ pub(crate) fn an_empty_answer_says_why(place: &Place) {
         Some(EmptyAnswer::UnknownWords(words.iter().map(|&word| word.to_owned()).collect()))
     };
     let filtered = |filters: &[&'static str]| {
-        Some(EmptyAnswer::Filtered { matches: 1, filters: filters.to_vec() })
+        let (accuracy, filters) = (TotalAccuracy::Exact, filters.to_vec());
+        Some(EmptyAnswer::Filtered { matches: 1, accuracy, filters })
     };
     assert_eq!(recalled("redis", None), None);
     assert_eq!(recalled("zebra 4711", None), unknown(&["zebra", "4711"]));
     assert_eq!(recalled("redis", Some("ops")), filtered(&["tags"]));
     assert_eq!(recalled("heron", None), filtered(&["status"]));
     assert_eq!(searched("redis zebra"), unknown(&["zebra"]));
-    assert_eq!(searched("redis thursdays"), Some(EmptyAnswer::NotTogether { some: 2 }));
+    let accuracy = TotalAccuracy::Exact;
+    assert_eq!(searched("redis thursdays"), Some(EmptyAnswer::NotTogether { some: 2, accuracy }));
     assert_eq!(recalled("…", None), None);
 }
 

@@ -109,10 +109,10 @@ fn hint(empty: &EmptyAnswer) -> Option<String> {
         EmptyAnswer::NothingStored => {
             "no memories are stored yet: atlatl memory add, or atlatl memory import".to_owned()
         }
-        EmptyAnswer::Filtered { matches, filters } => {
-            let filters = filters.join(", ");
+        EmptyAnswer::Filtered { matches, accuracy, filters } => {
+            let (filters, bound) = (filters.join(", "), accuracy.qualifier());
             let matches = counted(*matches, "memory matches", "memories match");
-            format!("{matches} without the filters ({filters})")
+            format!("{bound}{matches} without the filters ({filters})")
         }
         EmptyAnswer::UnknownWords(words) => {
             let words = quoted(words);
@@ -121,9 +121,10 @@ fn hint(empty: &EmptyAnswer) -> Option<String> {
                  atlatl memory list"
             )
         }
-        EmptyAnswer::NotTogether { some } => {
+        EmptyAnswer::NotTogether { some, accuracy } => {
+            let bound = accuracy.qualifier();
             let some = counted(*some, "memory contains", "memories contain");
-            format!("{some} some of these words: search without --all-words")
+            format!("{bound}{some} some of these words: search without --all-words")
         }
         _ => return None,
     })
@@ -465,4 +466,26 @@ pub(super) fn memory_facts(memory: &Memory, now: DateTime<Utc>) -> Facts {
         }
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_says_how_accurate_its_number_is() {
+        let accuracy = TotalAccuracy::Estimated;
+        let filtered = EmptyAnswer::Filtered { matches: 700, accuracy, filters: vec!["tags"] };
+        let said = hint(&filtered).unwrap();
+        assert_eq!(said, "about 700 memories match without the filters (tags)");
+        let accuracy = TotalAccuracy::AtLeast;
+        let said = hint(&EmptyAnswer::NotTogether { some: 1, accuracy }).unwrap();
+        assert_eq!(
+            said,
+            "at least 1 memory contains some of these words: search without --all-words"
+        );
+        let accuracy = TotalAccuracy::Exact;
+        let said = hint(&EmptyAnswer::NotTogether { some: 2, accuracy }).unwrap();
+        assert_eq!(said, "2 memories contain some of these words: search without --all-words");
+    }
 }
