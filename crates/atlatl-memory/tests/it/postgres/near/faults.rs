@@ -149,7 +149,7 @@ fn writers_and_the_index_do_not_wait_for_each_other_or_fail() {
                 }
             });
         }
-        let failed = writers.into_iter().filter_map(|writer| writer.join().err()).next();
+        let failed = writers.into_iter().find_map(|writer| writer.join().err());
         stop.store(true, Ordering::Relaxed);
         assert!(failed.is_none(), "a writer failed");
     });
