@@ -153,14 +153,19 @@ impl Connection {
 
     /// Sends a statement without waiting for the result. Returns whether it was sent.
     pub(super) fn execute_detached(&self, sql: &str) -> bool {
-        // The first poll sends it. An immediate result means that the connection is broken.
-        self.client.batch_execute(sql).now_or_never().is_none()
+        was_sent(self.client.batch_execute(sql).now_or_never().as_ref())
     }
 
     /// Returns the request that cancels the running statement.
     pub(super) fn cancel_request(&self) -> CancelRequest {
         CancelRequest::new(self.client.cancel_token(), self.cancel_route.clone())
     }
+}
+
+/// Returns whether the first poll of a statement sent it. The result may already be there: another thread
+/// reads the socket, and may run first.
+fn was_sent<T, E>(first_poll: Option<&Result<T, E>>) -> bool {
+    !matches!(first_poll, Some(Err(_)))
 }
 
 impl Drop for Connection {
@@ -309,5 +314,16 @@ pub(super) fn to_store_error(error: Error) -> StoreError {
             StoreError::Unavailable(error.into())
         }
         _ => StoreError::Engine(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_with_an_immediate_result_was_sent() {
+        assert!(was_sent::<(), ()>(None) && was_sent::<(), ()>(Some(&Ok(()))));
+        assert!(!was_sent::<(), ()>(Some(&Err(()))));
     }
 }
