@@ -123,11 +123,13 @@ pub(super) async fn list_from(
     let (column, direction) = column(order);
     let limit = condition.value(rows(limit), Type::INT8);
     let offset = condition.value(i64::try_from(offset).unwrap_or(i64::MAX), Type::INT8);
-    // Documents are read only for the rows of the page.
+    // Documents are read only for the rows of the page, one by one: OFFSET keeps the subquery from
+    // being merged into a join.
     let sql = format!(
         "SELECT d.json FROM (SELECT m.key, m.id, m.{column} FROM atlatl.memory m WHERE {} \
          ORDER BY m.{column} {direction}, m.id {direction} LIMIT {limit} OFFSET {offset}) m \
-         JOIN atlatl.document d ON d.tenant = $1 AND d.key = m.key \
+         CROSS JOIN LATERAL (SELECT d.json FROM atlatl.document d \
+             WHERE d.tenant = $1 AND d.key = m.key OFFSET 0) d \
          ORDER BY m.{column} {direction}, m.id {direction}",
         condition.sql
     );

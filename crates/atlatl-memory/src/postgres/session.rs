@@ -320,7 +320,7 @@ impl Access {
 }
 
 /// The statements that begin a transaction, in one message: isolation level, tenant, role and
-/// statement timeout. The first row has the transaction id, which is needed if the end is not
+/// statement timeout. Compiling a short statement takes longer than running it, so JIT is off. The first row has the transaction id, which is needed if the end is not
 /// confirmed and is empty for a read-only transaction, and the process id of the server.
 #[derive(Debug)]
 pub(super) struct Prologue(String);
@@ -350,7 +350,8 @@ impl Prologue {
         };
         let mut sql = format!(
             "{begin}; SELECT {name}, pg_backend_pid(), \
-             set_config('atlatl.tenant', {}, true), set_config('statement_timeout', '{}', true)",
+             set_config('atlatl.tenant', {}, true), set_config('statement_timeout', '{}', true), \
+             set_config('jit', 'off', true)",
             literal(tenant),
             statement_timeout.as_millis(),
         );

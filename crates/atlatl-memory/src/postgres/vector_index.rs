@@ -297,7 +297,7 @@ async fn usable_index(
         "SELECT i.relation, set_config('hnsw.ef_search', '{wide}', true), \
              set_config('hnsw.iterative_scan', 'relaxed_order', true), \
              set_config('hnsw.max_scan_tuples', '{most}', true), \
-             set_config('enable_sort', 'off', true), set_config('jit', 'off', true) \
+             set_config('enable_sort', 'off', true) \
          FROM atlatl.embedding_index i WHERE i.tenant = $1 AND i.model = $2 AND i.dimensions = $3 \
              AND (SELECT count(*) FROM (SELECT 1 FROM atlatl.embedding e \
                  WHERE e.tenant = $1 AND e.model = $2 LIMIT {}) c) <= {MAX_PENDING}",
