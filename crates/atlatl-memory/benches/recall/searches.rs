@@ -45,7 +45,6 @@ impl Searches<'_> {
         count: usize,
         previous: Option<(&Previous<'_>, usize)>,
     ) -> Vec<Value> {
-        let cpu = self.backends();
         let candidates = Candidates::new(self.database, self.store.name());
         let mut queries = Queries::new(self.text, self.index, SEED);
         let row = |class: Class| {
@@ -55,7 +54,7 @@ impl Searches<'_> {
             let exact: Vec<ExactAnswer> =
                 drawn.iter().map(|query| self.index.best(query, &postings)).collect();
             drop(postings);
-            self.class(class, &cpu, &candidates, &drawn, &exact, previous)
+            self.class(class, &candidates, &drawn, &exact, previous)
         };
         Class::ALL.into_iter().map(row).collect()
     }
@@ -63,7 +62,6 @@ impl Searches<'_> {
     fn class(
         &self,
         class: Class,
-        cpu: &BackendCpu,
         candidates: &Candidates,
         queries: &[Query],
         exact: &[ExactAnswer],
@@ -75,6 +73,8 @@ impl Searches<'_> {
         let mut read: Vec<i64> =
             recorded.iter().map(|statements| candidates.count(statements)).collect();
         read.sort_unstable();
+        // The pool may have opened connections since the last class.
+        let cpu = self.backends();
         let (mut ours, mut theirs) = (Figures::default(), Figures::default());
         for (n, (query, exact)) in queries.iter().zip(exact).enumerate() {
             let (times, found) = cpu.time(|| self.recall(query));
