@@ -16,8 +16,11 @@ mod crud;
 mod database;
 mod embedding_queue;
 mod fair_queue;
+mod filter_values;
 mod finish;
+mod index_statistics;
 mod lexemes;
+mod lexical;
 mod maintenance;
 mod migrations;
 mod newest_matches;
@@ -45,7 +48,7 @@ use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 
 pub use self::credentials::PasswordSource;
-use self::crud::{Tenant, WordsColumn};
+use self::crud::Tenant;
 pub use self::database::DatabaseInfo;
 use self::database::{Database, with_vectors};
 pub use self::embedding_queue::EmbeddingBacklog;
@@ -57,7 +60,7 @@ pub use self::options::{
 };
 use self::pool::{Pool, read_transaction, write_transaction};
 pub use self::pooler::PreparedStatements;
-use self::recall::{Freshness, LexicalQuery, MAX_INLINE_BACKLOG, Recall};
+use self::recall::LexicalQuery;
 pub use self::registry::{
     KeySummary, NewKey, Registry, StoredKey, TenantLimits, TenantRecord, TenantSummary,
 };
@@ -168,63 +171,6 @@ impl PostgresStore {
 
     fn condition(&self, filter: &Filter, now: DateTime<Utc>) -> Condition {
         Condition::from_filter(&self.tenant, filter, now)
-    }
-
-    /// Finds the matches of a query, and reads the `first` of them. An index that is behind is brought
-    /// up to date before.
-    async fn find(
-        &self,
-        query: LexicalQuery<'_>,
-        first: usize,
-    ) -> Result<(Matches, Vec<Memory>), StoreError> {
-        let (pool, tenant) = (self.pool().await?, &self.tenant);
-        let mut freshness = Freshness::Required;
-        loop {
-            let answer = read_transaction!(pool, &tenant.name, Access::Recall, |db| {
-                match recall::recall(db, tenant, query, freshness).await? {
-                    Recall::Found(matches) => {
-                        let read = crud::get_all(db, tenant, &matches.first(first)).await?;
-                        Ok(Ok((matches, read)))
-                    }
-                    other => Ok(Err(other)),
-                }
-            })?;
-            let (limit, next) = match answer {
-                Ok(found) => return Ok(found),
-                Err(Recall::Backlogged) => {
-                    let words = self.database.words_column();
-                    if words == WordsColumn::Present {
-                        let found = self.find_by_lexemes(query, first).await;
-                        if !self.database.notice_dropped_words(words, &found) {
-                            return found;
-                        }
-                    }
-                    (Some(search_index::FILL_BATCH_LEN), Freshness::Indexed)
-                }
-                Err(Recall::Truncated) => (None, Freshness::Any),
-                Err(_) => (Some(MAX_INLINE_BACKLOG), Freshness::Any),
-            };
-            write_transaction!(pool, &tenant.name, |db| match limit {
-                Some(limit) => search_index::advance(db, tenant, limit).await,
-                None => search_index::recount(db, tenant).await,
-            })?;
-            freshness = next;
-        }
-    }
-
-    /// Finds the matches of a query by the words of previous servers.
-    async fn find_by_lexemes(
-        &self,
-        query: LexicalQuery<'_>,
-        first: usize,
-    ) -> Result<(Matches, Vec<Memory>), StoreError> {
-        let LexicalQuery { terms, filter, limit, now } = query;
-        read_transaction!(self.pool().await?, &self.tenant.name, Access::by(filter), |db| {
-            let condition = self.condition(filter, now);
-            let matches = lexemes::lexical(db, &self.tenant, terms, condition, limit).await?;
-            let read = crud::get_all(db, &self.tenant, &matches.first(first)).await?;
-            Ok((matches, read))
-        })
     }
 
     /// Returns the tenant's name.

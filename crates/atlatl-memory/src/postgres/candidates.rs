@@ -5,9 +5,10 @@
 //! many memories are expected as the budget has. Candidates are scored exactly, so a selection can
 //! miss a memory and never misjudges one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::cells::{LEVELS, Term, weight_at};
+use super::index_statistics::{CommonTerm, IndexStatistics, RARE_FREQUENCY};
 use super::units::{QueryUnits, Unit, join_lists};
 use crate::search::query::Need;
 
@@ -31,10 +32,6 @@ const MAX_FILTERED_BUDGET: f64 = 12_000.0;
 const MAX_FILTER_SOURCE: f64 = 4_000.0;
 /// The minimum number of candidates that are read.
 const MIN_READ: f64 = 8_000.0;
-/// The number of memories from which on a term is common: `atlatl.count_terms` counts those.
-const MIN_COMMON: u64 = 501;
-/// The number of memories of a rare term that is assumed for the budget.
-const RARE_FREQUENCY: f64 = 50.0;
 /// The maximum number of rare terms whose memories are candidates if all words must match.
 const MAX_RARE_SOURCES: usize = 8;
 /// The maximum number of common terms from which pairs are built.
@@ -45,54 +42,6 @@ const MAX_ARMS_PER_PAIR: usize = 3;
 const CORRELATION: f64 = 1.5;
 /// The number of steps of the search for a threshold.
 const THRESHOLD_STEPS: u32 = 16;
-
-/// How many memories contain a common term.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct CommonTerm {
-    pub(super) frequency: f64,
-    /// The number of memories at each level or above.
-    tails: [f64; LEVELS],
-}
-
-impl CommonTerm {
-    /// Creates a term from its frequency and the number of memories at each level.
-    pub(super) fn new(frequency: i32, levels: &[i32]) -> Self {
-        let mut tails = [0.0; LEVELS];
-        let mut sum = 0.0;
-        for level in (0..LEVELS).rev() {
-            sum += f64::from(levels.get(level).copied().unwrap_or_default());
-            tails[level] = sum;
-        }
-        Self { frequency: f64::from(frequency), tails }
-    }
-}
-
-/// What is known of a tenant's memories.
-#[derive(Debug, Clone, Default)]
-pub(super) struct IndexStatistics {
-    /// The number of memories.
-    pub(super) memories: f64,
-    /// The common terms of the query and of the filter. All others are rare.
-    pub(super) common: HashMap<Term, CommonTerm>,
-}
-
-impl IndexStatistics {
-    /// Returns whether a term was taken for rare that is not: a word that `frequencies` of the
-    /// candidates contain, or, if the candidates do not tell, a word of a phrase or a filter.
-    pub(super) fn lacks_counts(
-        &self,
-        query: &QueryUnits,
-        filter: &[Term],
-        frequencies: &[u64],
-    ) -> bool {
-        let is_rare = |term: &Term| !self.common.contains_key(term);
-        let is_uncounted = |(unit, frequency): (&Unit, &u64)| {
-            let can_be_common = *frequency >= MIN_COMMON || !unit.texts.is_empty();
-            can_be_common && unit.lists.iter().flatten().any(is_rare)
-        };
-        query.units.iter().zip(frequencies).any(is_uncounted) || filter.iter().any(is_rare)
-    }
-}
 
 /// The candidates of a query.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -126,7 +75,7 @@ pub(super) fn select(
     };
     let grown = base * BUDGET_GROWTH.powi(i32::try_from(round).unwrap_or(i32::MAX));
     let budget = grown.min(MAX_BUDGET);
-    let share = filter_share(filter, statistics);
+    let share = statistics.filter_share(filter);
     let filtered =
         if share > 0.5 { budget } else { (budget / share).min(MAX_FILTERED_BUDGET.max(budget)) };
     let selector = Selector { query, statistics, budget: filtered, round };
@@ -142,16 +91,6 @@ pub(super) fn select(
     #[expect(clippy::cast_possible_truncation, reason = "at most 32,000")]
     let max_candidates = MIN_READ.max(2.0 * filtered) as i64;
     Selection { max_candidates, can_grow: grown < MAX_BUDGET, ..selection }
-}
-
-/// Returns the share of memories that have all terms of a filter, if the terms are independent.
-pub(super) fn filter_share(filter: &[Term], statistics: &IndexStatistics) -> f64 {
-    let memories = statistics.memories.max(1.0);
-    let share = |term: &Term| match statistics.common.get(term) {
-        Some(common) => (common.frequency / memories).clamp(1e-6, 1.0),
-        None => (RARE_FREQUENCY / memories).min(1.0),
-    };
-    filter.iter().map(share).product()
 }
 
 /// Returns the rarest term of a filter, if its memories are few enough to be candidates.
@@ -603,7 +542,7 @@ mod tests {
             !wide.is_complete
                 && wide.cells.len() >= select(&query, &[], &statistics, 0).cells.len()
         );
-        assert!((filter_share(&[narrow], &statistics) - 0.2).abs() < 1e-9);
+        assert!((&statistics.filter_share(&[narrow]) - 0.2).abs() < 1e-9);
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! The newest matches of a query, in order of age and without a rank.
 
-use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::crud::{Uuid, rows, storable};
+use super::crud::{Uuid, rows};
+use super::filter_values::FilterValues;
 use super::session::{Session, Value};
 use super::units::Unit;
-use crate::listing::{Filter, microseconds};
 use crate::search::hybrid::MAX_COUNTED;
 use crate::search::query::Need;
 use crate::store::{MemoryMatch, StoreError, TotalAccuracy};
@@ -54,8 +53,15 @@ impl MatchConditions {
         }
     }
 
-    fn values(&self) -> [Value<'_>; 3] {
-        [(&self.lists, Type::TEXT_ARRAY), (&self.texts, Type::TEXT_ARRAY), (&self.all, Type::BOOL)]
+    /// Returns the parameters of a function: of the filter, of the conditions, and `bounds`.
+    fn values<'a>(&'a self, filter: &'a FilterValues<'_>, bounds: [&'a i64; 2]) -> Vec<Value<'a>> {
+        let conditions: [Value<'_>; 3] = [
+            (&self.lists, Type::TEXT_ARRAY),
+            (&self.texts, Type::TEXT_ARRAY),
+            (&self.all, Type::BOOL),
+        ];
+        let bounds = bounds.map(|bound| (bound as _, Type::INT8));
+        filter.values().into_iter().chain(conditions).chain(bounds).collect()
     }
 
     /// Returns the newest matches by the index, of at most [`MAX_MATCH_ROWS`] memories.
@@ -67,11 +73,7 @@ impl MatchConditions {
     ) -> Result<NewestMatches, StoreError> {
         let sql = "SELECT id, fades, is_truncated FROM atlatl.match_documents( \
                    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
-        let most = rows(most);
-        let limits: [Value<'_>; 2] = [(&most, Type::INT8), (&MAX_MATCH_ROWS, Type::INT8)];
-        let values: Vec<Value<'_>> =
-            filter.values().into_iter().chain(self.values()).chain(limits).collect();
-        let found = db.query(sql, &values).await?;
+        let found = db.query(sql, &self.values(filter, [&rows(most), &MAX_MATCH_ROWS])).await?;
         Ok(NewestMatches {
             matches: found.iter().filter_map(unranked).collect(),
             is_truncated: found.first().is_some_and(|row| row.get(2)),
@@ -94,10 +96,7 @@ impl MatchConditions {
                 newest.is_truncated = true;
                 break;
             }
-            let page: [Value<'_>; 2] = [(&before, Type::INT8), (&WALK_LEN, Type::INT8)];
-            let values: Vec<Value<'_>> =
-                filter.values().into_iter().chain(self.values()).chain(page).collect();
-            let found = db.query(sql, &values).await?;
+            let found = db.query(sql, &self.values(filter, [&before, &WALK_LEN])).await?;
             newest.matches.extend(found.iter().filter_map(unranked));
             let Some(lowest) = found.first().and_then(|row| row.get::<_, Option<i64>>(2)) else {
                 break;
@@ -113,61 +112,6 @@ impl MatchConditions {
 fn unranked(row: &Row) -> Option<MemoryMatch> {
     let id = MemoryId::from(row.get::<_, Option<Uuid>>(0)?);
     Some(MemoryMatch::new(id, 0.0, row.get(1)))
-}
-
-/// The parameters of a filter.
-pub(super) struct FilterValues<'a> {
-    now: i64,
-    namespace: Option<&'a str>,
-    memory_type: Option<&'static str>,
-    status: Option<&'static str>,
-    tags: Option<Vec<String>>,
-    since: Option<i64>,
-    until: Option<i64>,
-    min_confidence: Option<f64>,
-}
-
-impl<'a> FilterValues<'a> {
-    pub(super) fn new(filter: &'a Filter, now: DateTime<Utc>) -> Self {
-        let tags: Vec<String> = filter.tags.iter().map(|tag| storable(tag)).collect();
-        Self {
-            now: microseconds(now),
-            namespace: filter.namespace.as_ref().map(mif::Namespace::as_str),
-            memory_type: filter.memory_type.map(mif::MemoryType::as_str),
-            status: filter.status.map(mif::Status::as_str),
-            tags: (!tags.is_empty()).then_some(tags),
-            since: filter.since.map(microseconds),
-            until: filter.until.map(microseconds),
-            min_confidence: filter.min_confidence,
-        }
-    }
-
-    /// Admits every memory, also expired ones.
-    pub(super) fn everything() -> Self {
-        Self {
-            now: i64::MIN,
-            namespace: None,
-            memory_type: None,
-            status: None,
-            tags: None,
-            since: None,
-            until: None,
-            min_confidence: None,
-        }
-    }
-
-    pub(super) fn values(&self) -> [Value<'_>; 8] {
-        [
-            (&self.now, Type::INT8),
-            (&self.namespace, Type::TEXT),
-            (&self.memory_type, Type::TEXT),
-            (&self.status, Type::TEXT),
-            (&self.tags, Type::TEXT_ARRAY),
-            (&self.since, Type::INT8),
-            (&self.until, Type::INT8),
-            (&self.min_confidence, Type::FLOAT8),
-        ]
-    }
 }
 
 #[cfg(test)]

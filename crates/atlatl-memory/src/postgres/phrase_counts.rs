@@ -6,7 +6,8 @@ use tokio_postgres::types::Type;
 
 use super::cells::Term;
 use super::crud::Tenant;
-use super::newest_matches::{FilterValues, MatchConditions};
+use super::filter_values::FilterValues;
+use super::newest_matches::MatchConditions;
 use super::session::{Session, Value};
 use super::units::Unit;
 use crate::search::query::{Need, Phrase};

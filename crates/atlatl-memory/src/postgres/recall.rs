@@ -9,10 +9,12 @@ use chrono::{DateTime, Utc};
 use mif::MemoryId;
 use tokio_postgres::types::Type;
 
-use super::candidates::{CommonTerm, IndexStatistics, Selection, filter_share, select};
+use super::candidates::{Selection, select};
 use super::cells::{DEFAULT_MEAN_LEN, Term, filter_terms};
 use super::crud::{Tenant, Uuid, rows};
-use super::newest_matches::{FilterValues, MatchConditions};
+use super::filter_values::FilterValues;
+use super::index_statistics::{CommonTerm, IndexStatistics};
+use super::newest_matches::MatchConditions;
 use super::phrase_counts::{PhraseCount, count_phrases};
 use super::session::{Session, Value};
 use super::units::{QueryUnits, Unit};
@@ -373,7 +375,7 @@ impl Search<'_> {
             && filter.until.is_none()
             && filter.min_confidence.is_none();
         let statistics = &self.state.statistics;
-        let admitted = statistics.memories.max(1.0) * filter_share(&self.filter, statistics);
+        let admitted = statistics.memories.max(1.0) * statistics.filter_share(&self.filter);
         is_estimable.then(|| admitted * self.share(frequencies))
     }
 

@@ -20,6 +20,12 @@ use crate::store::{MemoryMatch, StoreError, Unembedded};
 /// The greatest number in half precision.
 const MAX_HALF: f32 = 65_504.0;
 
+/// Selects the table with an index for a model (`$2`) of a tenant (`$1`), if it still exists.
+const INDEXED_TABLE: &str = "SELECT i.relation FROM atlatl.embedding_index i \
+     JOIN pg_attribute a ON a.attrelid = to_regclass('atlatl.' || i.relation) \
+         AND a.attname = 'embedding' AND NOT a.attisdropped \
+     WHERE i.tenant = $1 AND i.model = $2";
+
 /// How vectors are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum VectorStorage {
@@ -142,11 +148,32 @@ impl VectorStorage {
         if matches!(self, Self::Arrays { .. }) {
             return Ok(None);
         }
-        let sql = "SELECT i.relation FROM atlatl.embedding_index i \
-                   JOIN pg_attribute a ON a.attrelid = to_regclass('atlatl.' || i.relation) \
-                       AND a.attname = 'embedding' AND NOT a.attisdropped \
-                   WHERE i.tenant = $1 AND i.model = $2";
-        Ok(db.query(sql, values).await?.first().map(|row| row.get(0)))
+        Ok(db.query(INDEXED_TABLE, values).await?.first().map(|row| row.get(0)))
+    }
+
+    /// Returns the same, and configures the planner for a comparison of all vectors.
+    async fn plan_comparison(
+        &self,
+        db: &Session,
+        values: &[Value<'_>; 2],
+        lookup: Lookup,
+    ) -> Result<Option<String>, StoreError> {
+        // Reading together is a hash join. An index search may have disabled sorting.
+        let nested_loops = match lookup {
+            Lookup::OneByOne => "on",
+            Lookup::Together => "off",
+        };
+        let settings = format!(
+            "set_config('enable_sort', 'on', true), \
+             set_config('enable_nestloop', '{nested_loops}', true)"
+        );
+        let rows = match self {
+            Self::Arrays { .. } => db.query(&format!("SELECT NULL::text, {settings}"), &[]).await?,
+            Self::Half { .. } => {
+                db.query(&format!("SELECT ({INDEXED_TABLE}), {settings}"), values).await?
+            }
+        };
+        Ok(rows.first().and_then(|row| row.get(0)))
     }
 }
 
@@ -179,17 +206,8 @@ pub(super) async fn nearest(
     limit: usize,
     lookup: Lookup,
 ) -> Result<Vec<MemoryMatch>, StoreError> {
-    // Reading together is a hash join. An index search may have disabled sorting.
-    let joins = match lookup {
-        Lookup::OneByOne => "on",
-        Lookup::Together => "off",
-    };
-    let plan = format!(
-        "SELECT set_config('enable_sort', 'on', true), set_config('enable_nestloop', '{joins}', true)"
-    );
-    db.query(&plan, &[]).await?;
     let values = [condition.tenant(), (&query_vector.model as _, Type::TEXT)];
-    let indexed = storage.indexed_table(db, &values).await?;
+    let indexed = storage.plan_comparison(db, &values, lookup).await?;
     let (model, query_vector) = query_vector.values(&mut condition);
     let limit = condition.value(rows(limit), Type::INT8);
     let sql = format!(

@@ -24,8 +24,10 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use atlatl_memory::contract::BlockOn;
-use atlatl_memory::{Postgres, PostgresOptions, PostgresStore, contract};
+use atlatl_memory::{Postgres, PostgresOptions, PostgresStore, RecordedStatement, contract};
 use testkit::postgres::{APP, OWNER, PostgresServer};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
 
 /// Whether a session of the database sleeps.
 const SLEEPS: &str = "EXISTS (SELECT FROM pg_stat_activity \
@@ -50,6 +52,22 @@ fn migrated(server: &PostgresServer) -> String {
 fn opened(server: &PostgresServer) -> (Postgres, String) {
     let database = migrated(server);
     (Postgres::open(&options(server, APP, &database)).wait().unwrap(), database)
+}
+
+/// Runs `sql` with the parameters of a recorded statement.
+async fn query_recorded(client: &Client, sql: &str, statement: &RecordedStatement) -> Vec<Row> {
+    let prepared = client.prepare_typed(sql, &statement.types).await.unwrap();
+    let values: Vec<&(dyn ToSql + Sync)> =
+        statement.values.iter().map(|value| value as _).collect();
+    client.query(&prepared, &values).await.unwrap()
+}
+
+/// Keeps statistics as they are until the test collects them.
+fn disable_autovacuum(server: &PostgresServer, database: &str) {
+    let alter = "SELECT string_agg(format('ALTER TABLE atlatl.%I SET (autovacuum_enabled = off)', \
+                 relname), ';') FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace \
+                 AND relkind = 'r'";
+    server.sql(database, &server.sql(database, alter));
 }
 
 /// Waits until a condition holds in a database.

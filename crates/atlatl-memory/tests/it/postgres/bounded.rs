@@ -12,9 +12,8 @@ use mif::{Memory, MemoryId, MemoryType, Timestamp};
 use testkit::SplitMix64;
 use testkit::postgres::{APP, OWNER, PostgresServer};
 use tokio_postgres::NoTls;
-use tokio_postgres::types::ToSql;
 
-use super::{opened, options};
+use super::{disable_autovacuum, opened, options, query_recorded};
 
 /// The number of memories of the tenant that is searched.
 const MEMORIES: usize = 4_000;
@@ -294,10 +293,7 @@ fn explain(url: &str, tenant: &str, statement: &RecordedStatement) -> Option<Str
         let connection = tokio::spawn(connection);
         let begin = format!("SET atlatl.tenant = '{tenant}'");
         client.batch_execute(&begin).await.unwrap();
-        let prepared = client.prepare_typed(&sql, &statement.types).await.unwrap();
-        let values: Vec<&(dyn ToSql + Sync)> =
-            statement.values.iter().map(|value| value as _).collect();
-        let rows = client.query(&prepared, &values).await.unwrap();
+        let rows = query_recorded(&client, &sql, statement).await;
         drop(client);
         connection.await.unwrap().unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
@@ -336,11 +332,7 @@ fn assert_plans(server: &PostgresServer) {
     let database = server.database_without_pgvector();
     Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap();
     create_explaining_functions(server, &database);
-    // Statistics are taken when the test says so.
-    let manual = "SELECT string_agg(format('ALTER TABLE atlatl.%I SET (autovacuum_enabled = off)', \
-                  relname), ';') FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace \
-                  AND relkind = 'r'";
-    server.sql(&database, &server.sql(&database, manual));
+    disable_autovacuum(server, &database);
     let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
     let url = server.url(APP, &database);
     let stored = memories(2_300, 2, &text);

@@ -3,7 +3,8 @@
 use super::*;
 use atlatl_memory::{RecordedStatement, record_statements};
 use tokio_postgres::NoTls;
-use tokio_postgres::types::ToSql;
+
+use crate::postgres::{disable_autovacuum, query_recorded};
 
 /// Runs the statements of a transaction again, and returns the executed plans of those that read
 /// vectors.
@@ -19,10 +20,7 @@ fn executed_plans(url: &str, statements: &[RecordedStatement]) -> Vec<String> {
                 .any(|table| statement.sql.contains(table));
             let explain = if reads_vectors { "EXPLAIN (ANALYZE, COSTS OFF) " } else { "" };
             let sql = format!("{explain}{}", statement.sql);
-            let prepared = client.prepare_typed(&sql, &statement.types).await.unwrap();
-            let values: Vec<&(dyn ToSql + Sync)> =
-                statement.values.iter().map(|value| value as _).collect();
-            let rows = client.query(&prepared, &values).await.unwrap();
+            let rows = query_recorded(&client, &sql, statement).await;
             if reads_vectors {
                 let lines = rows.iter().map(|row| row.get::<_, String>(0));
                 plans.push(lines.collect::<Vec<_>>().join("\n"));
@@ -78,11 +76,7 @@ fn assert_all_linear(store: &PostgresStore, url: &str, known: &Known, state: &st
 fn g49_no_statement_compares_every_memory_with_every_vector() {
     let server = PostgresServer::shared();
     let database = migrated(server);
-    // Statistics are taken when the test says so.
-    let manual = "SELECT string_agg(format('ALTER TABLE atlatl.%I SET (autovacuum_enabled = off)', \
-                  relname), ';') FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace \
-                  AND relkind = 'r'";
-    server.sql(&database, &server.sql(&database, manual));
+    disable_autovacuum(server, &database);
     let postgres = opened_again(server, &database);
     let url = server.url(APP, &database);
     let store = postgres.tenant("a").unwrap();
