@@ -3,7 +3,7 @@
 //! Writes a record to bench/runs/ and the table of docs/guides/agents.md.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -12,8 +12,7 @@ use testkit::agents::{Agent, Case, Delivery, Handling, Observation, observe};
 use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
-
-use crate::run_record::RunRecord;
+use xtask::run_record::RunRecord;
 
 const DOCUMENT: &str = "docs/guides/agents.md";
 /// The generated part of the document.
@@ -71,10 +70,7 @@ fn build(repository: &Repository) -> Result<PathBuf> {
     let packages = ["--package", "atlatl-lro", "--package", "testkit"];
     let build = ["build", "--locked", "--all-features", "--bins"];
     ensure!(repository.cargo(&build).args(packages).status()?.success(), "cargo build failed");
-    let metadata: Value =
-        repository.cargo_json(&["metadata", "--format-version", "1", "--no-deps"])?;
-    let target = metadata["target_directory"].as_str().context("target_directory")?;
-    Ok(Path::new(target).join("debug"))
+    Ok(repository.target_dir()?.join("debug"))
 }
 
 fn handling_title(handling: Handling<'_>) -> &'static str {

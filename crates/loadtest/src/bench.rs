@@ -27,8 +27,7 @@ use serde_json::{Value, json};
 use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
-
-use super::run_record::RunRecord;
+use xtask::run_record::RunRecord;
 
 const DOCUMENT: &str = "docs/performance.md";
 

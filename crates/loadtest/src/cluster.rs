@@ -34,6 +34,7 @@ use xtask::BinArgs;
 use xtask::atlatl::Atlatl;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
+use xtask::run_record::RunRecord;
 
 use self::embedding::EmbeddingArgs;
 use self::idle::IdleArgs;
@@ -45,7 +46,6 @@ use self::state::State;
 use self::tenants::Tenants;
 use self::upgrade::UpgradeArgs;
 use crate::bench;
-use crate::run_record::RunRecord;
 
 /// The commands of a cluster.
 #[derive(Debug, Subcommand)]

@@ -15,9 +15,9 @@ use serde_json::Value;
 use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir};
+use xtask::run_record::RunRecord;
 
 use self::figures::times;
-use crate::run_record::RunRecord;
 
 const DOCUMENT: &str = "docs/performance.md";
 

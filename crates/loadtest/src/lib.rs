@@ -8,7 +8,6 @@ mod args;
 mod bench;
 mod cluster;
 mod compare;
-mod run_record;
 mod soak;
 
 use std::process::ExitCode;

@@ -15,8 +15,7 @@ use serde::Serialize;
 use xtask::markdown::write_generated;
 use xtask::output;
 use xtask::repository::{Repository, cache_dir, has_extension};
-
-use super::run_record::RunRecord;
+use xtask::run_record::RunRecord;
 
 /// The document with the results of the last runs, in its generated part `soak`.
 const DOCUMENT: &str = "docs/performance.md";

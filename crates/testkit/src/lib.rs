@@ -26,6 +26,7 @@ pub mod http;
     reason = "a client that fails has failed its test"
 )]
 pub mod mcp_client;
+pub mod mcp_process;
 pub mod postgres;
 #[cfg(feature = "questions")]
 pub mod questions;

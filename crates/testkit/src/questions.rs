@@ -21,6 +21,7 @@ mod text;
 pub use agreement::{disagreements, second_opinion};
 pub use battery::{Attempt, Battery, Call, Compare, Question};
 pub use corpus::Corpus;
+pub use hint::complete_call;
 pub use run::{AttemptOutcome, KindReport, Outcome, QuestionOutcome, Session};
 
 /// All tool results.

@@ -10,8 +10,12 @@ use std::{env, fs};
 /// Panics, naming the command that installs it, if the program is not there: a test that is
 /// skipped without `jq` proves nothing.
 pub fn require(name: &str) -> PathBuf {
-    on_path(name).unwrap_or_else(|| {
-        let package = if name == "rg" { "ripgrep" } else { name };
+    find(name).unwrap_or_else(|| {
+        let package = match name {
+            "rg" => "ripgrep",
+            "bwrap" => "bubblewrap",
+            name => name,
+        };
         panic!("this test runs the real `{name}`, which is not on PATH; install it with: sudo apt-get install {package}")
     })
 }
@@ -27,7 +31,7 @@ pub fn require_npm(name: &str) -> PathBuf {
         let program = env::home_dir()?.join(bin).join(name);
         is_program(&program).then_some(program)
     };
-    on_path(name).or_else(cached).unwrap_or_else(|| {
+    find(name).or_else(cached).unwrap_or_else(|| {
         panic!("this test runs the real `{name}`, which is not installed; install it with: .ci/npm")
     })
 }
@@ -175,7 +179,8 @@ pub fn require_s3() -> PathBuf {
     })
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// Finds a program on `PATH`, if it is there.
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .map(|directory| directory.join(name))

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::repository::Repository;
@@ -22,11 +21,6 @@ pub struct BinArgs {
 #[derive(Debug)]
 pub struct Atlatl {
     dir: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    target_directory: PathBuf,
 }
 
 impl Atlatl {
@@ -48,9 +42,7 @@ impl Atlatl {
         if !status.success() {
             bail!("cargo build --package atlatl-lro: {status}");
         }
-        let metadata: Metadata =
-            repository.cargo_json(&["metadata", "--format-version", "1", "--no-deps"])?;
-        Ok(metadata.target_directory.join("debug"))
+        Ok(repository.target_dir()?.join("debug"))
     }
 
     /// The directory, for PATH.

@@ -1,6 +1,6 @@
 //! `cargo xtask check`: project rules that no compiler knows.
 
-mod arrows;
+pub(crate) mod arrows;
 mod dependencies;
 mod documents;
 mod source_files;

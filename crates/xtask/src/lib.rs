@@ -1,5 +1,5 @@
-//! The project's own commands: checks, generated references, packages. What `loadtest` shares with
-//! them is public.
+//! The project's own commands: checks, generated references, packages. What `loadtest` and `evidence`
+//! share with them is public.
 
 mod args;
 pub mod atlatl;
@@ -11,6 +11,7 @@ pub mod output;
 mod package;
 mod references;
 pub mod repository;
+pub mod run_record;
 mod test_list;
 
 pub use args::run;

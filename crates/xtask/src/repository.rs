@@ -70,6 +70,17 @@ impl Repository {
         serde_json::from_str(&text).with_context(|| format!("output of cargo {}", args.join(" ")))
     }
 
+    /// The directory of what cargo builds.
+    pub fn target_dir(&self) -> Result<PathBuf> {
+        #[derive(serde::Deserialize)]
+        struct Metadata {
+            target_directory: PathBuf,
+        }
+        let metadata: Metadata =
+            self.cargo_json(&["metadata", "--format-version", "1", "--no-deps"])?;
+        Ok(metadata.target_directory)
+    }
+
     /// What the command says on stderr goes straight through: a build shows its progress.
     fn stdout(&self, command: &mut Command) -> Result<String> {
         let output = command

@@ -1,7 +1,6 @@
 //! `bench questions`: asks a built program the questions of bench/questions/, and writes docs/questions.md.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -15,11 +14,11 @@ use testkit::questions::{
 };
 use xtask::output;
 use xtask::repository::Repository;
+use xtask::run_record::latest_results;
 
 /// The document with the tables.
 pub(super) const DOCUMENT: &str = "docs/questions.md";
 const DIRECTORY: &str = "bench/questions";
-const RUNS: &str = "bench/runs";
 /// The commit that the tables compare with.
 const BASELINE: &str = "7bd98a0";
 /// The characters of a reply in the list of failures.
@@ -60,10 +59,7 @@ fn build(repository: &Repository, name: &str) -> Result<PathBuf> {
     let targets = ["--workspace", "--all-features", "--bins", "--tests", "--examples"];
     let build = ["build", "--locked"].into_iter().chain(targets).collect::<Vec<_>>();
     ensure!(repository.cargo(&build).status()?.success(), "cargo build failed");
-    let metadata: Value =
-        repository.cargo_json(&["metadata", "--format-version", "1", "--no-deps"])?;
-    let target = metadata["target_directory"].as_str().context("target_directory")?;
-    Ok(Path::new(target).join("debug").join(name))
+    Ok(repository.target_dir()?.join("debug").join(name))
 }
 
 /// The part of a record that the tables show.
@@ -112,17 +108,9 @@ impl Kind {
 
 /// The latest record of the program of [`BASELINE`].
 fn baseline(repository: &Repository) -> Result<Option<Run>> {
-    let mark = format!("-bench-{}-", record_name(Some(BASELINE)));
-    let mut files = Vec::new();
-    for entry in fs::read_dir(repository.path(RUNS))? {
-        files.push(entry?.path());
-    }
-    files
-        .retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().contains(&mark)));
-    files.sort();
-    let Some(file) = files.pop() else { return Ok(None) };
-    let record: Value = serde_json::from_slice(&fs::read(file)?)?;
-    Ok(Some(serde_json::from_value(record["results"].clone())?))
+    let name = format!("bench-{}", record_name(Some(BASELINE)));
+    let results = latest_results(repository, &name)?.remove(&name);
+    Ok(results.map(serde_json::from_value).transpose()?)
 }
 
 /// The parts of the document with their tables.

@@ -8,10 +8,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-
-use crate::run_record::RunRecord;
 use xtask::output;
 use xtask::repository::Repository;
+use xtask::run_record::RunRecord;
 
 /// Which fuzz targets to run, and how long.
 #[derive(Debug, clap::Args)]

@@ -5,12 +5,14 @@
 //! never ends its line; `child` starts a process that outlives it and returns its process id;
 //! `arguments` returns the size of its arguments. Flags: `--deaf` reads slowly, `--stay` keeps running
 //! after its input ends, `--list` lists its tools, `--shadow` lists a tool with the name of an
-//! extraction tool.
+//! extraction tool, `--file TOOL=PATH` adds a tool that returns the contents of a file, as a whole or
+//! in pages (`limit`, `offset`).
 
 use std::io::{self, BufRead, BufWriter, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use serde_json::{Value, json};
 
@@ -19,6 +21,7 @@ const LINE: &[u8] = b"All work and no play makes a long text out of a short sent
 fn main() -> io::Result<()> {
     let flags: Vec<String> = std::env::args().skip(1).collect();
     let flag = |name: &str| flags.iter().any(|flag| flag == name);
+    let files = FileTool::from_flags(&flags);
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     for line in io::stdin().lock().lines() {
         if flag("--deaf") {
@@ -36,6 +39,9 @@ fn main() -> io::Result<()> {
                 "serverInfo": {"name": "fixture", "version": "1"},
                 "_meta": {"seen": params["clientInfo"]},
             }),
+            "tools/list" if !files.is_empty() => {
+                json!({"tools": files.iter().map(FileTool::definition).collect::<Vec<_>>()})
+            }
             "tools/list" if flag("--list") => {
                 let tools = ["echo", "big"]
                     .map(|name| json!({"name": name, "inputSchema": {"type": "object"}}));
@@ -47,6 +53,11 @@ fn main() -> io::Result<()> {
                 json!({"tools": tools})
             }
             "tools/list" => json!({"tools": []}),
+            "tools/call" if files.iter().any(|file| params["name"] == *file.name) => {
+                let file = files.iter().find(|file| params["name"] == *file.name);
+                let text = file.map(|file| file.page(&params["arguments"])).transpose()?;
+                json!({"content": [{"type": "text", "text": text.unwrap_or_default()}]})
+            }
             "tools/call" => match call(&params["name"], &params["arguments"], id, &mut out)? {
                 Some(result) => result,
                 None => continue,
@@ -66,6 +77,63 @@ fn main() -> io::Result<()> {
         thread::sleep(Duration::from_mins(1));
     }
     Ok(())
+}
+
+/// A tool that returns the contents of a file.
+struct FileTool {
+    name: String,
+    path: PathBuf,
+}
+
+impl FileTool {
+    /// The tools that `--file TOOL=PATH` adds.
+    fn from_flags(flags: &[String]) -> Vec<Self> {
+        let values = flags.windows(2).filter(|pair| pair[0] == "--file").map(|pair| &pair[1]);
+        values
+            .filter_map(|value| value.split_once('='))
+            .map(|(name, path)| Self { name: name.to_owned(), path: PathBuf::from(path) })
+            .collect()
+    }
+
+    fn definition(&self) -> Value {
+        let integer = |description: &str| json!({"type": "integer", "description": description});
+        let properties = json!({
+            "limit": integer("Number of items in a page; default: all"),
+            "offset": integer("First item of the page, from 0"),
+        });
+        json!({
+            "name": self.name,
+            "description": "Return all items, or a page of them.",
+            "inputSchema": {"type": "object", "properties": properties},
+        })
+    }
+
+    /// The file as it is, or `limit` items from `offset` on: elements of an array or of `items`, members of
+    /// an object, or lines.
+    fn page(&self, arguments: &Value) -> io::Result<String> {
+        let text = fs::read_to_string(&self.path)?;
+        let number = |name: &str| arguments[name].as_u64().and_then(|n| usize::try_from(n).ok());
+        let Some(limit) = number("limit") else { return Ok(text) };
+        let offset = number("offset").unwrap_or(0);
+        let mut document = serde_json::from_str::<Value>(&text).ok();
+        if let Some(items) = document.as_mut().and_then(|document| document.get_mut("items")) {
+            document = Some(items.take());
+        }
+        let (items, total) = match document {
+            Some(Value::Array(all)) => {
+                let total = all.len();
+                (Value::Array(all.into_iter().skip(offset).take(limit).collect()), total)
+            }
+            Some(Value::Object(all)) => {
+                let total = all.len();
+                (Value::Object(all.into_iter().skip(offset).take(limit).collect()), total)
+            }
+            _ => (text.lines().skip(offset).take(limit).collect(), text.lines().count()),
+        };
+        let end = offset.saturating_add(limit);
+        let next = (end < total).then_some(end);
+        Ok(json!({"total": total, "next_offset": next, "items": items}).to_string())
+    }
 }
 
 /// Calls a tool. Returns its result, or `None` if it was already written or there is none.

@@ -7,6 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::reply::{Reply, mentions};
+
 /// The questions about one kind of result, and wrong attempts to answer them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -171,6 +173,16 @@ impl Battery {
 }
 
 impl Question {
+    /// Whether `result`, the result of a tool, answers the question.
+    pub fn is_answered_by(&self, result: &Value) -> bool {
+        Reply::new(result).answers(self)
+    }
+
+    /// Whether `text` states every value of the answer.
+    pub fn is_stated_in(&self, text: &str) -> bool {
+        mentions(text, &self.answer)
+    }
+
     fn new(entry: QuestionEntry) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let QuestionEntry { id, ask, call, compare, answer } = entry;
         let in_question = |error: Box<dyn Error + Send + Sync>| format!("{id}: {error}");

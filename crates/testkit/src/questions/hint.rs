@@ -31,7 +31,8 @@ pub(super) fn call_in(text: &str, attempt: &Call) -> Option<Call> {
     })
 }
 
-fn complete_call(text: &str) -> Option<Call> {
+/// The first complete call in `text`, for example in the guidance of a descriptor.
+pub fn complete_call(text: &str) -> Option<Call> {
     let mut places: Vec<(usize, &str)> =
         TOOLS.iter().flat_map(|tool| text.match_indices(tool)).collect();
     places.sort_unstable();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::battery::Compare;
+use super::battery::{Compare, Question};
 
 /// A reply, taken apart.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +41,15 @@ impl Reply {
         Self { is_error: false, total: total(first), guidance, body: rest.to_owned() }
     }
 
+    /// Whether the reply answers `question`. A fact that the descriptor shows may come back in any
+    /// form.
+    pub(super) fn answers(&self, question: &Question) -> bool {
+        match question.call {
+            Some(_) => self.is(question.compare, &question.answer),
+            None => self.mentions(&question.answer),
+        }
+    }
+
     /// Whether the reply is the answer.
     pub(super) fn is(&self, compare: Compare, answer: &[Value]) -> bool {
         if self.is_error {
@@ -69,9 +78,8 @@ impl Reply {
     }
 
     /// Whether every value of the answer occurs in the reply.
-    pub(super) fn mentions(&self, answer: &[Value]) -> bool {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        !self.is_error && answer.iter().all(|value| self.body.contains(&text(value)))
+    fn mentions(&self, answer: &[Value]) -> bool {
+        !self.is_error && mentions(&self.body, answer)
     }
 
     /// The answers as rows: a row is a value or an array of the values of its columns.
@@ -113,6 +121,12 @@ impl Reply {
         };
         self.body.lines().map(text_of).collect()
     }
+}
+
+/// Whether every value of the answer occurs in `text`.
+pub(super) fn mentions(text: &str, answer: &[Value]) -> bool {
+    let written = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    answer.iter().all(|value| text.contains(&written(value)))
 }
 
 /// The total in `3 of 17 rows.` or `3 of at least 17 rows.`

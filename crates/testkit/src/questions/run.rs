@@ -3,12 +3,9 @@
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,9 +14,8 @@ use super::battery::{Battery, Call, Question};
 use super::hint::call_in;
 use super::reply::Reply;
 use crate::SplitMix64;
+use crate::mcp_process::McpProcess;
 
-/// How long one response may take.
-const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The characters of a reply that a report quotes.
 const QUOTED_CHARS: usize = 600;
 
@@ -98,12 +94,9 @@ impl KindReport {
     }
 }
 
-/// A client of a proxy before `questions-server`.
+/// A client of an MCP server, such as a proxy before `questions-server`.
 pub struct Session {
-    child: Child,
-    input: ChildStdin,
-    lines: Receiver<Vec<u8>>,
-    next_id: u64,
+    process: McpProcess,
     directory: PathBuf,
 }
 
@@ -141,75 +134,42 @@ impl Session {
 
     /// Starts `atlatl proxy -- questions-server` in `directory`, without the environment of this process.
     pub fn start(program: &Path, server: &Path, directory: &Path) -> Result<Self, Failure> {
+        let mut command = Command::new(program);
+        command.args(["proxy", "--"]).arg(server);
+        Self::connect(command, &[], directory)
+    }
+
+    /// Starts an MCP server with `command` in `directory`, with `variables` in place of the environment
+    /// of this process.
+    pub fn connect(
+        mut command: Command,
+        variables: &[(&str, &str)],
+        directory: &Path,
+    ) -> Result<Self, Failure> {
         for name in ["work", "tmp"] {
             fs::create_dir_all(directory.join(name))?;
         }
         let path: OsString = std::env::var_os("PATH").unwrap_or_default();
-        let mut child = Command::new(program)
-            .args(["proxy", "--"])
-            .arg(server)
+        command
             .current_dir(directory.join("work"))
             .env_clear()
             .env("PATH", path)
             .env("HOME", directory)
             .env("TMPDIR", directory.join("tmp"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let input = child.stdin.take().ok_or("stdin is piped")?;
-        let mut output = BufReader::new(child.stdout.take().ok_or("stdout is piped")?);
-        let (send, lines) = mpsc::channel();
-        thread::spawn(move || {
-            loop {
-                let mut line = Vec::new();
-                if output.read_until(b'\n', &mut line).unwrap_or(0) == 0 || send.send(line).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        let mut session = Self { child, input, lines, next_id: 0, directory: directory.to_owned() };
-        let client = json!({"name": "questions", "version": "1"});
-        let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
-        session.request("initialize", &params)?;
-        writeln!(
-            session.input,
-            "{}",
-            json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        )?;
-        session.request("tools/list", &json!({}))?;
-        Ok(session)
+            .envs(variables.iter().copied());
+        let mut process = McpProcess::start(&mut command)?;
+        process.tools()?;
+        Ok(Self { process, directory: directory.to_owned() })
     }
 
-    /// Sends a request and waits for its response; an error is a result with `isError`.
-    fn request(&mut self, method: &str, params: &Value) -> Result<Value, Failure> {
-        self.next_id += 1;
-        let id = self.next_id;
-        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        writeln!(self.input, "{request}")?;
-        loop {
-            let line = self
-                .lines
-                .recv_timeout(RESPONSE_TIMEOUT)
-                .map_err(|error| format!("{method}: {error}"))?;
-            let mut message: Value = serde_json::from_slice(&line)?;
-            if message["id"] != id || message.get("method").is_some() {
-                continue;
-            }
-            if let Some(error) = message.get("error") {
-                return Ok(
-                    json!({"isError": true, "content": [{"type": "text", "text": error.to_string()}]}),
-                );
-            }
-            return Ok(message["result"].take());
-        }
+    /// The tools that the proxy lists, those of the server included.
+    pub fn tools(&mut self) -> Result<Vec<Value>, Failure> {
+        self.process.tools()
     }
 
     /// Calls a tool.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> Result<Value, Failure> {
-        self.request("tools/call", &json!({"name": tool, "arguments": arguments}))
+        self.process.call(tool, arguments)
     }
 
     /// Asks everything about one kind of result.
@@ -289,19 +249,14 @@ impl Session {
         let filled = call.filled(reference);
         let result = self.call(&filled.tool, &Value::Object(filled.arguments.clone()))?;
         let reply = Reply::new(&result);
-        // A fact that the descriptor shows may come back in any form.
-        let is_answer = |reply: &Reply| match question.call {
-            Some(_) => reply.is(question.compare, &question.answer),
-            None => reply.mentions(&question.answer),
-        };
-        if is_answer(&reply) {
+        if reply.answers(question) {
             return Ok((Outcome::Understood, reply.guidance));
         }
         let Some(corrected) = call_in(&reply.guidance, &filled) else {
             return Ok((Outcome::Fail, text_of(&result)));
         };
         let second = self.call(&corrected.tool, &Value::Object(corrected.arguments))?;
-        if is_answer(&Reply::new(&second)) {
+        if Reply::new(&second).answers(question) {
             return Ok((Outcome::Hint, reply.guidance));
         }
         Ok((Outcome::Fail, format!("{}\n=> {}", reply.guidance, text_of(&second))))
@@ -312,14 +267,6 @@ impl Session {
         let directory = self.directory.to_string_lossy();
         let text = text.replace(reference, "$REF").replace(&*directory, "$DIR");
         text.chars().take(QUOTED_CHARS).collect()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

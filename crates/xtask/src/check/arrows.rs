@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &str)] = &[
 ];
 
 /// Crates for development, which no shipped crate may use.
-const DEVELOPMENT: &[&str] = &["loadtest", "testkit", "xtask"];
+pub(crate) const DEVELOPMENT: &[&str] = &["evidence", "loadtest", "testkit", "xtask"];
 
 /// Crates without a runtime or a protocol library anywhere below them.
 const PURE: &[&str] = &["lro-core", "atlatl-mif"];

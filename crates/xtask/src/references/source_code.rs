@@ -7,12 +7,10 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::atlatl::Atlatl;
+use crate::check::arrows::DEVELOPMENT;
 use crate::markdown;
 use crate::markdown::{Document, code_spans};
 use crate::repository::{Repository, has_extension};
-
-/// Crates for development only.
-const UNSHIPPED: &[&str] = &["crates/loadtest/", "crates/testkit/", "crates/xtask/"];
 
 /// A source file without its tests.
 #[derive(Debug)]
@@ -37,9 +35,8 @@ fn sources(repository: &Repository) -> Result<Vec<Source>> {
 fn is_shipped(file: &str) -> bool {
     let parts: Vec<&str> = file.split('/').collect();
     has_extension(file, "rs")
-        && matches!(parts[..], ["crates", _, "src", ..])
+        && matches!(parts[..], ["crates", name, "src", ..] if !DEVELOPMENT.contains(&name))
         && !file.ends_with("/tests.rs")
-        && !UNSHIPPED.iter().any(|folder| file.starts_with(folder))
 }
 
 /// The string literals in `code` whose characters all pass, those of comments and attributes aside.

@@ -1,19 +1,22 @@
 //! The record of a run: command, time, commit, machine and results.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use xtask::repository::Repository;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::repository::{Repository, has_extension};
 
 const RECORDS_DIR: &str = "bench/runs";
 
 /// The record of one run, a file under `bench/runs/`.
 #[derive(Debug, Serialize)]
-pub(crate) struct RunRecord<T> {
+pub struct RunRecord<T> {
     name: String,
     /// The command that repeats the run.
     command: String,
@@ -44,7 +47,7 @@ impl Commit {
 
 impl RunRecord<()> {
     /// Starts the record of a run that begins now.
-    pub(crate) fn begin(repository: &Repository, name: &str, command: &str) -> Result<Self> {
+    pub fn begin(repository: &Repository, name: &str, command: &str) -> Result<Self> {
         Ok(Self {
             name: name.to_owned(),
             command: command.to_owned(),
@@ -56,7 +59,7 @@ impl RunRecord<()> {
     }
 
     /// Adds the results.
-    pub(crate) fn finish<T: Serialize>(self, results: T) -> RunRecord<T> {
+    pub fn finish<T: Serialize>(self, results: T) -> RunRecord<T> {
         let Self { name, command, started_at, commit, machine, results: () } = self;
         RunRecord { name, command, started_at, commit, machine, results }
     }
@@ -64,12 +67,12 @@ impl RunRecord<()> {
 
 impl<T: Serialize> RunRecord<T> {
     /// The results.
-    pub(crate) fn results(&self) -> &T {
+    pub fn results(&self) -> &T {
         &self.results
     }
 
     /// The caption of a table made from this run.
-    pub(crate) fn caption(&self) -> String {
+    pub fn caption(&self) -> String {
         let changed = if self.commit.dirty { " with changes" } else { "" };
         format!(
             "Measured {} at commit {}{changed} on {}. Repeat: `{}`.",
@@ -81,7 +84,7 @@ impl<T: Serialize> RunRecord<T> {
     }
 
     /// Writes the record; a later run of the same day and commit replaces it.
-    pub(crate) fn write(&self, repository: &Repository) -> Result<PathBuf> {
+    pub fn write(&self, repository: &Repository) -> Result<PathBuf> {
         let file = PathBuf::from(RECORDS_DIR).join(self.file_name());
         let path = repository.path(&file);
         fs::create_dir_all(repository.path(RECORDS_DIR))?;
@@ -94,6 +97,34 @@ impl<T: Serialize> RunRecord<T> {
         let date = self.started_at.format("%Y-%m-%d");
         format!("{date}-{}-{}.json", self.name, self.commit.short)
     }
+}
+
+/// The part of a record that is read again.
+#[derive(Deserialize)]
+struct ReadRecord {
+    name: String,
+    started_at: DateTime<Utc>,
+    results: Value,
+}
+
+/// The results of the latest runs whose name begins with `prefix`, by name.
+pub fn latest_results(repository: &Repository, prefix: &str) -> Result<BTreeMap<String, Value>> {
+    let mut latest: BTreeMap<String, ReadRecord> = BTreeMap::new();
+    for entry in fs::read_dir(repository.path(RECORDS_DIR))? {
+        let path = entry?.path();
+        let mentions = |name: &std::ffi::OsStr| name.to_string_lossy().contains(prefix);
+        if !has_extension(&path, "json") || !path.file_name().is_some_and(mentions) {
+            continue;
+        }
+        let record: ReadRecord = serde_json::from_slice(&fs::read(&path)?)
+            .with_context(|| format!("{}", path.display()))?;
+        let is_newer =
+            latest.get(&record.name).is_none_or(|other| other.started_at <= record.started_at);
+        if record.name.starts_with(prefix) && is_newer {
+            latest.insert(record.name.clone(), record);
+        }
+    }
+    Ok(latest.into_iter().map(|(name, record)| (name, record.results)).collect())
 }
 
 fn now() -> Result<DateTime<Utc>> {

@@ -1,0 +1,4 @@
+//! Agents: what answers the questions.
+
+pub mod endpoint;
+pub mod scripted;

@@ -1,0 +1,331 @@
+//! An agent behind an HTTP endpoint: a model that is asked with the wire format of `OpenAI` or
+//! Anthropic.
+//!
+//! The definitions of tools and the system text are the same to the byte in all conversations of a
+//! run, so that endpoints can cache them. Tool calls are read in the form of the API, and as JSON in
+//! the text of a message.
+
+mod anthropic;
+mod api;
+mod budget;
+mod client;
+mod fenced;
+mod openai;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+pub use self::api::{Api, CallForm};
+use self::api::{Conversation, NativeCall, NativeResult, Parameters, Stop, Turn};
+use self::budget::Budget;
+use self::client::Client;
+pub use self::client::RetryPolicy;
+use crate::agent::{Agent, AgentFactory, Step, ToolCall, ToolDefinition, ToolReply};
+use crate::prices::{PRICES_FILE, Price, PriceTable, Usd};
+use crate::task::Task;
+use crate::tokens;
+use crate::transcript::{Ending, Usage};
+
+/// The bytes of a request for which one token is reserved, before the endpoint counts them. Text has
+/// more bytes per token.
+const MIN_BYTES_PER_TOKEN: usize = 2;
+
+/// Why an endpoint did not continue a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// The model or a filter before it refused.
+    #[error("the model refused: {message}")]
+    Refused {
+        /// What the endpoint reports.
+        message: String,
+    },
+    /// The conversation is longer than the context window.
+    #[error("the context window is full: {message}")]
+    ContextOverflow {
+        /// What the endpoint reports.
+        message: String,
+    },
+    /// The endpoint failed, also after retries.
+    #[error("the endpoint failed: {message}")]
+    Failed {
+        /// What the endpoint reports, or how the connection ended.
+        message: String,
+    },
+    /// The run could exceed its bound in tokens or money with another request. No request was sent.
+    #[error("the run reached its limit: {message}")]
+    SpendingLimit {
+        /// What was spent, and the bound.
+        message: String,
+    },
+}
+
+impl EndpointError {
+    /// How a conversation with this error ends.
+    pub fn ending(&self) -> Ending {
+        match self {
+            Self::Refused { .. } => Ending::Refused,
+            Self::ContextOverflow { .. } => Ending::ContextOverflow,
+            Self::Failed { .. } | Self::SpendingLimit { .. } => Ending::Failed,
+        }
+    }
+}
+
+/// The endpoint of a run.
+#[derive(Debug, Clone, clap::Args)]
+pub struct EndpointArgs {
+    /// URL of the endpoint, up to and including `/v1`
+    #[arg(long, value_name = "URL")]
+    pub endpoint: String,
+    /// Wire format of the endpoint
+    #[arg(long, value_enum, default_value_t = Api::Openai)]
+    pub api: Api,
+    /// Model to ask
+    #[arg(long, value_name = "NAME")]
+    pub model: String,
+    /// How the model gets the definitions of tools
+    #[arg(long, value_enum, default_value_t = CallForm::Native)]
+    pub calls: CallForm,
+    /// Read messages while the model writes them
+    #[arg(long)]
+    pub stream: bool,
+    /// Stop before the run costs more
+    #[arg(long, value_name = "USD")]
+    pub max_usd: Option<f64>,
+    /// Stop before the run uses more tokens, cached ones included
+    #[arg(long, value_name = "TOKENS")]
+    pub max_tokens: Option<u64>,
+    /// Limit of one message of the model
+    #[arg(long, value_name = "TOKENS", default_value_t = 1024)]
+    pub max_output_tokens: u64,
+    /// Time limit of one request
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    pub timeout: u64,
+}
+
+impl EndpointArgs {
+    /// A factory of agents that ask this endpoint with `key`.
+    pub fn factory(&self, key: Option<String>, prices: &PriceTable) -> Result<EndpointFactory> {
+        let timeout = Duration::from_secs(self.timeout);
+        self.factory_with(key, prices, RetryPolicy { timeout, ..RetryPolicy::default() })
+    }
+
+    fn factory_with(
+        &self,
+        key: Option<String>,
+        prices: &PriceTable,
+        policy: RetryPolicy,
+    ) -> Result<EndpointFactory> {
+        let price = prices.get(&self.model).cloned();
+        let max_cost = self
+            .max_usd
+            .map(|usd| Usd::from_dollars(usd).with_context(|| format!("--max-usd {usd}")))
+            .transpose()?;
+        ensure!(
+            max_cost.is_none() || price.is_some(),
+            "--max-usd needs the price of {}: add it to {PRICES_FILE}",
+            self.model
+        );
+        Ok(EndpointFactory {
+            shared: Arc::new(Shared {
+                client: Client::new(self.api, &self.endpoint, key, policy)?,
+                budget: Budget::new(price.clone(), max_cost, self.max_tokens),
+                model: self.model.clone(),
+                max_output_tokens: self.max_output_tokens,
+                stream: self.stream,
+            }),
+            calls: self.calls,
+            price,
+        })
+    }
+}
+
+/// Creates agents that ask one endpoint and share its budget.
+#[derive(Debug, Clone)]
+pub struct EndpointFactory {
+    shared: Arc<Shared>,
+    calls: CallForm,
+    price: Option<Price>,
+}
+
+/// What all conversations of a run share.
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    budget: Budget,
+    model: String,
+    max_output_tokens: u64,
+    stream: bool,
+}
+
+impl EndpointFactory {
+    /// The price of the model, if it is known.
+    pub fn price(&self) -> Option<&Price> {
+        self.price.as_ref()
+    }
+
+    /// The tokens of all conversations so far, and their cost.
+    pub fn spent(&self) -> (Usage, Usd) {
+        self.shared.budget.spent_so_far()
+    }
+
+    /// The o200k tokens that every conversation begins with, for an estimate.
+    pub fn prefix_tokens(&self, system: &str, tools: &[ToolDefinition]) -> u64 {
+        let conversation = self.begin(system, tools, String::new());
+        let definitions = conversation.tools.iter().map(|tool| {
+            let schema = tool.input_schema.to_string();
+            tokens::count(&tool.name) + tokens::count(&tool.description) + tokens::count(&schema)
+        });
+        tokens::count(&conversation.system) + definitions.sum::<u64>()
+    }
+
+    /// Opens a conversation that begins with `prompt`.
+    pub fn converse(&self, system: &str, tools: &[ToolDefinition], prompt: &str) -> EndpointAgent {
+        EndpointAgent {
+            shared: Arc::clone(&self.shared),
+            conversation: self.begin(system, tools, prompt.to_owned()),
+            pending: Pending::None,
+            last_text: String::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    fn begin(&self, system: &str, tools: &[ToolDefinition], prompt: String) -> Conversation {
+        let (system, tools) = match self.calls {
+            CallForm::Native => (system.to_owned(), tools.to_vec()),
+            CallForm::Fenced => {
+                (format!("{system}\n\n{}", fenced::instructions(tools)), Vec::new())
+            }
+        };
+        Conversation { system, tools, turns: vec![Turn::User(prompt)] }
+    }
+}
+
+impl AgentFactory for EndpointFactory {
+    fn name(&self) -> String {
+        self.shared.model.clone()
+    }
+
+    fn open(&self, task: &Task, system: &str, tools: &[ToolDefinition]) -> Result<Box<dyn Agent>> {
+        Ok(Box::new(self.converse(system, tools, &task.question)))
+    }
+}
+
+/// A conversation with a model.
+#[derive(Debug)]
+pub struct EndpointAgent {
+    shared: Arc<Shared>,
+    conversation: Conversation,
+    pending: Pending,
+    last_text: String,
+    usage: Usage,
+}
+
+/// The calls that wait for their replies.
+#[derive(Debug)]
+enum Pending {
+    None,
+    /// In the form of the API, by their ids.
+    Native(Vec<String>),
+    /// In the text of the message.
+    InText(usize),
+}
+
+impl Pending {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Native(ids) => ids.len(),
+            Self::InText(count) => *count,
+        }
+    }
+}
+
+impl EndpointAgent {
+    /// The text of the last message of the model.
+    pub fn last_text(&self) -> &str {
+        &self.last_text
+    }
+
+    fn add_replies(&mut self, replies: &[ToolReply]) -> Result<()> {
+        let pending = std::mem::replace(&mut self.pending, Pending::None);
+        let (count, expected) = (replies.len(), pending.len());
+        ensure!(count == expected, "{count} replies to {expected} calls");
+        let turn = match pending {
+            Pending::None => return Ok(()),
+            Pending::InText(_) => Turn::User(fenced::results_text(replies.iter())),
+            Pending::Native(ids) => {
+                let results = ids.into_iter().zip(replies).map(|(id, reply)| NativeResult {
+                    id,
+                    text: reply.text.clone(),
+                    is_error: reply.is_error,
+                });
+                Turn::Results(results.collect())
+            }
+        };
+        self.conversation.turns.push(turn);
+        Ok(())
+    }
+}
+
+impl Agent for EndpointAgent {
+    fn step(&mut self, replies: &[ToolReply]) -> Result<Step> {
+        self.add_replies(replies)?;
+        let shared = &self.shared;
+        let parameters = Parameters {
+            model: &shared.model,
+            max_output_tokens: shared.max_output_tokens,
+            temperature: Some(0.0),
+            completion_limit: false,
+            stream: shared.stream,
+        };
+        let (body, _) = shared.client.body(&self.conversation, parameters);
+        let most = Usage {
+            fresh_input: (body.len() / MIN_BYTES_PER_TOKEN) as u64,
+            cached_input: 0,
+            output: shared.max_output_tokens,
+        };
+        let reservation = shared.budget.reserve(most)?;
+        let reply = shared.client.complete(&self.conversation, parameters)?;
+        // Some servers do not count.
+        let usage = reply.usage.unwrap_or_else(|| Usage {
+            fresh_input: tokens::count(&body),
+            cached_input: 0,
+            output: tokens::count(&reply.text),
+        });
+        reservation.settle(usage);
+        self.usage = budget::sum(self.usage, usage);
+        self.last_text.clone_from(&reply.text);
+        let message = || reply.text.chars().take(200).collect();
+        match reply.stop {
+            Stop::Refusal => return Err(EndpointError::Refused { message: message() }.into()),
+            Stop::ContextOverflow => {
+                return Err(EndpointError::ContextOverflow { message: message() }.into());
+            }
+            Stop::Normal => {}
+        }
+        let calls = if reply.calls.is_empty() {
+            let calls = fenced::calls_in(&reply.text);
+            self.pending = Pending::InText(calls.len());
+            calls
+        } else {
+            self.pending =
+                Pending::Native(reply.calls.iter().map(|call| call.id.clone()).collect());
+            reply.calls.iter().map(native_call).collect()
+        };
+        self.conversation.turns.push(Turn::Assistant { text: reply.text, calls: reply.calls });
+        Ok(if calls.is_empty() { Step::End } else { Step::Calls(calls) })
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+fn native_call(call: &NativeCall) -> ToolCall {
+    ToolCall { name: call.name.clone(), arguments: fenced::parse_arguments(&call.arguments) }
+}

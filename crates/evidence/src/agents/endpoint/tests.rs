@@ -1,0 +1,552 @@
+//! Conversations with a fake endpoint on the loopback interface: both APIs, streamed or not, calls in
+//! the form of the API or in text, and faults.
+
+use std::collections::VecDeque;
+use std::io::{self, Write as _};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::http::{HttpServer, ReceivedRequest, begin_events, reply, reply_json};
+
+use super::*;
+
+const KEY: &str = "sk-secret-key";
+const SYSTEM: &str = "You answer questions about stored results.";
+
+const POLICY: RetryPolicy = RetryPolicy {
+    retries: 3,
+    first_delay: Duration::from_millis(1),
+    longest_delay: Duration::from_millis(200),
+    timeout: Duration::from_secs(10),
+};
+
+const APIS: [Api; 2] = [Api::Openai, Api::Anthropic];
+
+/// What the endpoint answers.
+#[derive(Debug, Clone)]
+enum Answer {
+    Message {
+        text: String,
+        calls: Vec<(&'static str, Value)>,
+    },
+    Refusal,
+    Status {
+        status: &'static str,
+        headers: Vec<(&'static str, &'static str)>,
+        body: Value,
+    },
+    /// A response whose end is missing.
+    Broken,
+    /// An error that arrives after the response began.
+    Overloaded,
+    /// A message that is not a stream, although one is asked for.
+    Unstreamed(&'static str),
+}
+
+fn text(text: &str) -> Answer {
+    Answer::Message { text: text.to_owned(), calls: Vec::new() }
+}
+
+fn status(status: &'static str, body: Value) -> Answer {
+    Answer::Status { status, headers: Vec::new(), body }
+}
+
+fn endpoint(api: Api, answers: Vec<Answer>) -> HttpServer {
+    let answers = Mutex::new(VecDeque::from(answers));
+    HttpServer::start(move |request, stream| {
+        let next = answers.lock().unwrap().pop_front();
+        let next = next.unwrap_or_else(|| status("400 Bad Request", json!("the script is over")));
+        answer(api, &next, request, stream)
+    })
+}
+
+fn answer(
+    api: Api,
+    answer: &Answer,
+    request: &ReceivedRequest,
+    stream: &mut TcpStream,
+) -> io::Result<()> {
+    let streamed = request.json()["stream"] == true;
+    match answer {
+        Answer::Message { text, calls } => {
+            if streamed {
+                send_events(stream, &events(api, text, calls, None))
+            } else {
+                reply_json(stream, "200 OK", &message(api, text, calls, None))
+            }
+        }
+        Answer::Unstreamed(text) => reply_json(stream, "200 OK", &message(api, text, &[], None)),
+        Answer::Refusal => {
+            let reason = match api {
+                Api::Openai => "content_filter",
+                Api::Anthropic => "refusal",
+            };
+            if streamed {
+                send_events(stream, &events(api, "No.", &[], Some(reason)))
+            } else {
+                reply_json(stream, "200 OK", &message(api, "No.", &[], Some(reason)))
+            }
+        }
+        Answer::Status { status, headers, body } => {
+            reply(stream, status, headers, body.to_string().as_bytes())
+        }
+        Answer::Broken if streamed => {
+            let events = events(api, "half a message", &[], None);
+            send_events(stream, &events[..2])
+        }
+        Answer::Broken => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"choices\"")?;
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+        Answer::Overloaded => {
+            let error = json!({"type": "overloaded_error", "message": "Overloaded"});
+            let event = json!({"type": "error", "error": error});
+            if streamed {
+                send_events(stream, &[event])
+            } else {
+                reply_json(stream, "200 OK", &event)
+            }
+        }
+    }
+}
+
+/// Sends the events and closes the connection.
+fn send_events(stream: &mut TcpStream, events: &[Value]) -> io::Result<()> {
+    begin_events(stream, &[])?;
+    for event in events {
+        match event.as_str() {
+            Some(text) => write!(stream, "data: {text}\n\n")?,
+            None => write!(stream, "data: {event}\n\n")?,
+        }
+    }
+    stream.flush()?;
+    Err(io::ErrorKind::ConnectionAborted.into())
+}
+
+fn message(api: Api, text: &str, calls: &[(&str, Value)], reason: Option<&str>) -> Value {
+    match api {
+        Api::Openai => {
+            let tool_calls: Vec<Value> = calls
+                .iter()
+                .enumerate()
+                .map(|(n, (name, arguments))| {
+                    let function = json!({"name": name, "arguments": arguments.to_string()});
+                    json!({"id": format!("call_{n}"), "type": "function", "function": function})
+                })
+                .collect();
+            let mut message = json!({"role": "assistant", "content": text});
+            if !tool_calls.is_empty() {
+                message["tool_calls"] = tool_calls.into();
+            }
+            let usual = if calls.is_empty() { "stop" } else { "tool_calls" };
+            json!({
+                "choices": [{"index": 0, "message": message, "finish_reason": reason.unwrap_or(usual)}],
+                "usage": openai_usage(),
+            })
+        }
+        Api::Anthropic => {
+            let mut content = vec![json!({"type": "text", "text": text})];
+            content.extend(calls.iter().enumerate().map(|(n, (name, arguments))| {
+                json!({"type": "tool_use", "id": format!("call_{n}"), "name": name, "input": arguments})
+            }));
+            let usual = if calls.is_empty() { "end_turn" } else { "tool_use" };
+            json!({
+                "type": "message", "role": "assistant", "content": content,
+                "stop_reason": reason.unwrap_or(usual), "usage": anthropic_usage(),
+            })
+        }
+    }
+}
+
+fn openai_usage() -> Value {
+    json!({
+        "prompt_tokens": 100, "completion_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 60},
+    })
+}
+
+fn anthropic_usage() -> Value {
+    json!({
+        "input_tokens": 30, "cache_creation_input_tokens": 10, "cache_read_input_tokens": 60,
+        "output_tokens": 10,
+    })
+}
+
+/// The usage of one message in both APIs.
+const USAGE: Usage = Usage { fresh_input: 40, cached_input: 60, output: 10 };
+
+/// The events of a message, with texts and arguments in two pieces.
+fn events(api: Api, text: &str, calls: &[(&str, Value)], reason: Option<&str>) -> Vec<Value> {
+    let halves = |text: &str| {
+        let (one, other) = text.split_at(text.floor_char_boundary(text.len() / 2));
+        [one.to_owned(), other.to_owned()]
+    };
+    let mut events = Vec::new();
+    match api {
+        Api::Openai => {
+            let chunk = |delta: Value, reason: Option<&str>| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
+            for half in halves(text) {
+                events.push(chunk(json!({"role": "assistant", "content": half}), None));
+            }
+            for (n, (name, arguments)) in calls.iter().enumerate() {
+                let head =
+                    json!({"index": n, "id": format!("call_{n}"), "function": {"name": name}});
+                events.push(chunk(json!({"tool_calls": [head]}), None));
+                for half in halves(&arguments.to_string()) {
+                    let part = json!({"index": n, "function": {"arguments": half}});
+                    events.push(chunk(json!({"tool_calls": [part]}), None));
+                }
+            }
+            let usual = if calls.is_empty() { "stop" } else { "tool_calls" };
+            events.push(chunk(json!({}), Some(reason.unwrap_or(usual))));
+            events.push(json!({"choices": [], "usage": openai_usage()}));
+            events.push("[DONE]".into());
+        }
+        Api::Anthropic => {
+            let start = json!({"type": "message_start", "message": {"usage": anthropic_usage()}});
+            events.push(start);
+            let mut block = |index: usize, block: Value, deltas: Vec<Value>| {
+                events.push(json!({
+                    "type": "content_block_start", "index": index, "content_block": block,
+                }));
+                events.extend(deltas.into_iter().map(
+                    |delta| json!({"type": "content_block_delta", "index": index, "delta": delta}),
+                ));
+                events.push(json!({"type": "content_block_stop", "index": index}));
+            };
+            let deltas = halves(text).map(|half| json!({"type": "text_delta", "text": half}));
+            block(0, json!({"type": "text", "text": ""}), deltas.into());
+            for (n, (name, arguments)) in calls.iter().enumerate() {
+                let head = json!({
+                    "type": "tool_use", "id": format!("call_{n}"), "name": name, "input": {},
+                });
+                let deltas = halves(&arguments.to_string())
+                    .map(|half| json!({"type": "input_json_delta", "partial_json": half}));
+                block(n + 1, head, deltas.into());
+            }
+            let usual = if calls.is_empty() { "end_turn" } else { "tool_use" };
+            events.push(json!({
+                "type": "message_delta", "delta": {"stop_reason": reason.unwrap_or(usual)},
+                "usage": {"output_tokens": 10},
+            }));
+            events.push(json!({"type": "message_stop"}));
+        }
+    }
+    events
+}
+
+fn arguments(server: &HttpServer, api: Api, stream: bool) -> EndpointArgs {
+    EndpointArgs {
+        endpoint: server.url("/v1"),
+        api,
+        model: "m".to_owned(),
+        calls: CallForm::Native,
+        stream,
+        max_usd: None,
+        max_tokens: None,
+        max_output_tokens: 100,
+        timeout: 10,
+    }
+}
+
+fn factory(arguments: &EndpointArgs) -> EndpointFactory {
+    arguments.factory_with(Some(KEY.to_owned()), &PriceTable::default(), POLICY).unwrap()
+}
+
+fn tools() -> Vec<ToolDefinition> {
+    let tool = |name: &str| ToolDefinition {
+        name: name.to_owned(),
+        description: format!("The tool {name}."),
+        input_schema: json!({"type": "object", "properties": {"x": {"type": "integer"}}}),
+    };
+    vec![tool("one"), tool("two")]
+}
+
+fn tool_reply(text: &str, is_error: bool) -> ToolReply {
+    ToolReply { text: text.to_owned(), is_error, records_given: 0, write_micros: None }
+}
+
+fn calls_of(step: Step) -> Vec<(String, Value)> {
+    match step {
+        Step::Calls(calls) => calls.into_iter().map(|call| (call.name, call.arguments)).collect(),
+        Step::End => Vec::new(),
+    }
+}
+
+/// Asks once; returns the error of the endpoint and the number of requests.
+fn failure(api: Api, stream: bool, answers: Vec<Answer>) -> (EndpointError, usize) {
+    let server = endpoint(api, answers);
+    let mut agent = factory(&arguments(&server, api, stream)).converse(SYSTEM, &tools(), "q");
+    let error = agent.step(&[]).expect_err("an error");
+    let error = error.downcast::<EndpointError>().expect("a typed error");
+    let asked = server.asked().len();
+    (error, asked)
+}
+
+#[test]
+fn parallel_calls_and_their_replies_go_through_in_every_form() {
+    let expected =
+        [("one".to_owned(), json!({"x": 1})), ("two".to_owned(), json!({"y": "a \"b\""}))];
+    let native = Answer::Message {
+        text: "Two calls.".to_owned(),
+        calls: vec![("one", expected[0].1.clone()), ("two", expected[1].1.clone())],
+    };
+    let call = |n: usize| json!({"name": expected[n].0, "arguments": expected[n].1});
+    let fenced = text(&format!("```json\n{}\n{}\n```", call(0), call(1)));
+    let tagged = text(&format!(
+        "<tool_call>\n{}\n</tool_call>\n<tool_call>\n{}\n</tool_call>",
+        call(0),
+        call(1)
+    ));
+    for api in APIS {
+        for stream in [false, true] {
+            for (form, first) in [("native", &native), ("fenced", &fenced), ("tagged", &tagged)] {
+                let at = format!("{api:?}, stream {stream}, {form}");
+                let server = endpoint(api, vec![first.clone(), text("Done.")]);
+                let factory = factory(&arguments(&server, api, stream));
+                let mut agent = factory.converse(SYSTEM, &tools(), "q");
+                assert_eq!(calls_of(agent.step(&[]).unwrap()), expected, "{at}");
+                let replies = [tool_reply("reply one", false), tool_reply("reply two", true)];
+                assert!(matches!(agent.step(&replies).unwrap(), Step::End), "{at}");
+                assert_eq!(agent.last_text(), "Done.", "{at}");
+                assert_eq!(agent.usage(), budget::sum(USAGE, USAGE), "{at}");
+                assert_eq!(factory.spent().0, agent.usage(), "{at}");
+                let asked = server.asked();
+                assert_eq!(asked.len(), 2, "{at}");
+                check_replies(api, form == "native", &asked[1].json(), &at);
+                assert_eq!(asked[0].header(key_header(api).0), Some(key_header(api).1));
+            }
+        }
+    }
+}
+
+fn key_header(api: Api) -> (&'static str, &'static str) {
+    match api {
+        Api::Openai => ("authorization", "Bearer sk-secret-key"),
+        Api::Anthropic => ("x-api-key", KEY),
+    }
+}
+
+/// Checks the second request: it has the calls, and the replies in their order.
+fn check_replies(api: Api, native: bool, body: &Value, at: &str) {
+    let messages = body["messages"].as_array().unwrap();
+    let last = messages.last().unwrap();
+    let whole = last.to_string();
+    match (api, native) {
+        (_, false) => {
+            assert_eq!(last["role"], "user", "{at}");
+            let (one, two) = (whole.find("reply one").unwrap(), whole.find("reply two").unwrap());
+            assert!(one < two && whole.contains("<tool_response>"), "{at}: {whole}");
+        }
+        (Api::Openai, true) => {
+            let roles: Vec<_> =
+                messages.iter().filter_map(|message| message["role"].as_str()).collect();
+            assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"], "{at}");
+            assert_eq!(messages[2]["tool_calls"][1]["function"]["name"], "two", "{at}");
+            let replies = [&messages[3], &messages[4]].map(|message| {
+                (message["tool_call_id"].as_str().unwrap(), message["content"].as_str().unwrap())
+            });
+            assert_eq!(replies, [("call_0", "reply one"), ("call_1", "reply two")], "{at}");
+        }
+        (Api::Anthropic, true) => {
+            assert_eq!(messages.len(), 3, "{at}");
+            assert_eq!(messages[1]["content"][2]["input"], json!({"y": "a \"b\""}), "{at}");
+            let replies = last["content"].as_array().unwrap();
+            let ids: Vec<_> =
+                replies.iter().filter_map(|block| block["tool_use_id"].as_str()).collect();
+            assert_eq!(ids, ["call_0", "call_1"], "{at}");
+            assert_eq!(replies[0].get("is_error"), None, "{at}");
+            assert_eq!(replies[1]["is_error"], true, "{at}");
+        }
+    }
+}
+
+#[test]
+fn definitions_can_be_in_the_system_text() {
+    for api in APIS {
+        let server = endpoint(api, vec![text("Done.")]);
+        let arguments = EndpointArgs { calls: CallForm::Fenced, ..arguments(&server, api, false) };
+        let factory = factory(&arguments);
+        factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+        let body = server.asked()[0].json();
+        assert_eq!(body.get("tools"), None);
+        let system = match api {
+            Api::Openai => body["messages"][0]["content"].as_str(),
+            Api::Anthropic => body["system"][0]["text"].as_str(),
+        };
+        assert!(system.unwrap().contains("\"description\":\"The tool two.\""), "{system:?}");
+        assert!(factory.prefix_tokens(SYSTEM, &tools()) > tokens::count(SYSTEM));
+    }
+}
+
+#[test]
+fn the_prefix_of_all_conversations_is_the_same() {
+    for api in APIS {
+        for calls in [CallForm::Native, CallForm::Fenced] {
+            let server = endpoint(api, vec![text("A."), text("B.")]);
+            let arguments = EndpointArgs { calls, ..arguments(&server, api, true) };
+            let factory = factory(&arguments);
+            for prompt in ["first question", "second question"] {
+                factory.converse(SYSTEM, &tools(), prompt).step(&[]).unwrap();
+            }
+            let asked = server.asked();
+            let bodies = [0, 1].map(|n| String::from_utf8(asked[n].body.clone()).unwrap());
+            let same = bodies[0].bytes().zip(bodies[1].bytes()).take_while(|(a, b)| a == b).count();
+            let prefix = &bodies[0][..same];
+            assert!(prefix.contains(SYSTEM) && prefix.contains("The tool two."), "{prefix}");
+            assert!(bodies[0][same..].starts_with("first question"), "{prefix}");
+        }
+    }
+}
+
+#[test]
+fn an_overloaded_endpoint_is_asked_again() {
+    let limited = Answer::Status {
+        status: "429 Too Many Requests",
+        headers: vec![("Retry-After", "0")],
+        body: json!({"error": {"message": "slow down"}}),
+    };
+    let overloaded = status("529 Overloaded", json!({"error": {"type": "overloaded_error"}}));
+    let unavailable = status("503 Service Unavailable", json!("no"));
+    for api in APIS {
+        for stream in [false, true] {
+            for fault in [&limited, &overloaded, &unavailable, &Answer::Broken, &Answer::Overloaded]
+            {
+                let answers = vec![fault.clone(), fault.clone(), text("Done.")];
+                let server = endpoint(api, answers);
+                let factory = factory(&arguments(&server, api, stream));
+                let mut agent = factory.converse(SYSTEM, &tools(), "q");
+                let step = agent.step(&[]);
+                assert!(step.is_ok(), "{api:?} {stream} {fault:?}: {:?}", step.err());
+                assert_eq!(server.asked().len(), 3, "{api:?} {stream} {fault:?}");
+                // Only the message that arrived counts.
+                assert_eq!(agent.usage(), USAGE);
+            }
+        }
+    }
+}
+
+#[test]
+fn retries_are_bounded() {
+    for api in APIS {
+        let (error, asked) = failure(api, false, vec![status("529 Overloaded", json!("busy")); 10]);
+        assert!(matches!(error, EndpointError::Failed { .. }), "{error}");
+        assert_eq!(asked, 4);
+        let long = Answer::Status {
+            status: "429 Too Many Requests",
+            headers: vec![("Retry-After", "3600")],
+            body: json!("later"),
+        };
+        let (error, asked) = failure(api, false, vec![long, text("Done.")]);
+        assert!(matches!(error, EndpointError::Failed { .. }), "{error}");
+        assert_eq!(asked, 1);
+    }
+}
+
+#[test]
+fn a_retry_waits_as_long_as_the_endpoint_asks() {
+    let limited = Answer::Status {
+        status: "429 Too Many Requests",
+        headers: vec![("retry-after-ms", "120")],
+        body: json!("later"),
+    };
+    let server = endpoint(Api::Openai, vec![limited, text("Done.")]);
+    let factory = factory(&arguments(&server, Api::Openai, false));
+    let began = std::time::Instant::now();
+    factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(120));
+}
+
+#[test]
+fn refusals_and_full_context_windows_end_the_conversation() {
+    let too_long = json!({"type": "error", "error": {
+        "type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum",
+    }});
+    let exceeded = json!({"error": {"message": "x", "code": "context_length_exceeded"}});
+    for api in APIS {
+        for stream in [false, true] {
+            let (error, asked) = failure(api, stream, vec![Answer::Refusal]);
+            assert!(matches!(error, EndpointError::Refused { .. }), "{error}");
+            assert_eq!((asked, error.ending()), (1, Ending::Refused));
+            for body in [&too_long, &exceeded] {
+                let answers = vec![status("400 Bad Request", body.clone())];
+                let (error, asked) = failure(api, stream, answers);
+                assert!(matches!(error, EndpointError::ContextOverflow { .. }), "{error}");
+                assert_eq!((asked, error.ending()), (1, Ending::ContextOverflow));
+            }
+            let large = vec![status("413 Payload Too Large", json!("large"))];
+            let (error, _) = failure(api, stream, large);
+            assert!(matches!(error, EndpointError::ContextOverflow { .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_key_is_not_tried_again_and_not_repeated() {
+    let body = json!({"error": {"message": format!("Incorrect API key: {KEY}")}});
+    let (error, asked) = failure(Api::Openai, false, vec![status("401 Unauthorized", body)]);
+    assert_eq!(asked, 1);
+    let message = error.to_string();
+    assert!(message.contains("status 401: Incorrect API key: [key]"), "{message}");
+    assert!(!message.contains(KEY));
+}
+
+#[test]
+fn parameters_that_a_model_does_not_take_are_left_out() {
+    let unsupported = |name: &str| {
+        let error = json!({"message": "no", "code": "unsupported_value", "param": name});
+        status("400 Bad Request", json!({"error": error}))
+    };
+    let answers =
+        vec![unsupported("temperature"), unsupported("max_tokens"), text("A."), text("B.")];
+    let server = endpoint(Api::Openai, answers);
+    let factory = factory(&arguments(&server, Api::Openai, false));
+    for _ in 0..2 {
+        factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+    }
+    let asked = server.asked();
+    assert_eq!(asked.len(), 4);
+    assert_eq!(asked[0].json()["temperature"], 0.0);
+    for request in &asked[2..] {
+        let body = request.json();
+        assert_eq!((body.get("temperature"), body.get("max_tokens")), (None, None));
+        assert_eq!(body["max_completion_tokens"], 100);
+    }
+    drop(asked);
+    let (error, asked) = failure(Api::Openai, false, vec![unsupported("tools")]);
+    assert!(matches!(error, EndpointError::Failed { .. }), "{error}");
+    assert_eq!(asked, 1);
+}
+
+#[test]
+fn an_endpoint_that_does_not_stream_is_read_as_well() {
+    for api in APIS {
+        let server = endpoint(api, vec![Answer::Unstreamed("Done.")]);
+        let mut agent = factory(&arguments(&server, api, true)).converse(SYSTEM, &[], "q");
+        agent.step(&[]).unwrap();
+        assert_eq!(agent.last_text(), "Done.");
+    }
+}
+
+#[test]
+fn the_budget_stops_the_run_before_a_request() {
+    let server = endpoint(Api::Openai, vec![text("Done.")]);
+    let limited = EndpointArgs { max_tokens: Some(150), ..arguments(&server, Api::Openai, false) };
+    let error = factory(&limited).converse(SYSTEM, &tools(), "q").step(&[]).unwrap_err();
+    let error = error.downcast::<EndpointError>().unwrap();
+    assert!(matches!(error, EndpointError::SpendingLimit { .. }), "{error}");
+    assert!(server.asked().is_empty());
+    let unpriced = EndpointArgs { max_usd: Some(1.0), ..arguments(&server, Api::Openai, false) };
+    let error = unpriced.factory(None, &PriceTable::default()).unwrap_err();
+    assert!(error.to_string().contains("--max-usd needs the price of m"), "{error}");
+}
+
+#[test]
+fn replies_have_to_match_the_calls() {
+    let server = endpoint(Api::Openai, vec![text("Done.")]);
+    let mut agent =
+        factory(&arguments(&server, Api::Openai, false)).converse(SYSTEM, &tools(), "q");
+    assert!(agent.step(&[tool_reply("x", false)]).is_err());
+}

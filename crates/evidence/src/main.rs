@@ -1,0 +1,5 @@
+//! `cargo evidence`.
+
+fn main() -> std::process::ExitCode {
+    evidence::main()
+}

@@ -1,0 +1,184 @@
+//! Tables of right answers: by strategy (T-A), by ablation (T-C), and of filter tasks (T-E).
+
+use std::collections::BTreeSet;
+
+use super::format::{
+    MISSING, MarkdownTable, decimal, grouped, or_missing, percent_with_interval,
+    points_with_interval,
+};
+use super::samples::{SampleGroup, family_name, kind_name, paired, repeats};
+use crate::statistics::{bootstrap_mean, mean, real, real_len};
+use crate::task::{CorpusKind, Family};
+use crate::transcript::Ending;
+
+/// What identifies a row of most tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RowKey<'a> {
+    pub(super) suite: &'a str,
+    pub(super) family: Family,
+    pub(super) kind: CorpusKind,
+    pub(super) condition: &'a str,
+    pub(super) agent: &'a str,
+}
+
+impl<'a> RowKey<'a> {
+    /// The groups of samples with the same key.
+    pub(super) fn groups(samples: &SampleGroup<'a>) -> Vec<(Self, SampleGroup<'a>)> {
+        let groups = samples.by(|sample| Self {
+            suite: &sample.id.suite,
+            family: sample.family,
+            kind: sample.kind,
+            condition: &sample.id.condition,
+            agent: &sample.id.agent,
+        });
+        groups.into_iter().collect()
+    }
+
+    /// The titles of its cells.
+    pub(super) const TITLES: [&'static str; 4] = ["suite", "tasks", "condition", "agent"];
+
+    /// Its cells.
+    pub(super) fn cells(&self) -> Vec<String> {
+        let tasks = match self.kind {
+            CorpusKind::Memories => family_name(self.family).to_owned(),
+            kind => format!("{}, {}", family_name(self.family), kind_name(kind)),
+        };
+        vec![self.suite.to_owned(), tasks, format!("`{}`", self.condition), self.agent.to_owned()]
+    }
+}
+
+/// The titles of columns by size.
+pub(super) fn size_titles(sizes: &BTreeSet<usize>) -> Vec<String> {
+    sizes.iter().map(|size| format!("n = {}", grouped(real_len(*size)))).collect()
+}
+
+/// T-A: the share of right answers by condition and size, and how the other samples ended.
+pub(super) fn by_strategy(samples: &SampleGroup<'_>, otherwise: &str) -> String {
+    let sizes = samples.sizes();
+    let titles = size_titles(&sizes);
+    let mut table = MarkdownTable::new(RowKey::TITLES)
+        .numbers(["samples", "repeats"])
+        .numbers(titles.iter().map(String::as_str))
+        .numbers(["cap", "overflow", "refused", "no answer"]);
+    for (key, group) in RowKey::groups(samples) {
+        let mut cells = key.cells();
+        cells.extend([group.len().to_string(), decimal(repeats(&group), 1)]);
+        cells.extend(sizes.iter().map(|size| {
+            let cell = group.filter(|sample| sample.size == *size);
+            or_missing(cell.accuracy(), percent_with_interval)
+        }));
+        let endings = [Ending::Cap, Ending::ContextOverflow, Ending::Refused, Ending::NoAnswer];
+        cells.extend(endings.map(|ending| group.ended(ending).to_string()));
+        table.row(cells);
+    }
+    table.render_or(otherwise)
+}
+
+/// The strategy and the ablation of a condition such as `s2-sql-c6`; `None` without an ablation.
+pub(super) fn ablation(condition: &str) -> Option<(&str, &str)> {
+    condition.rsplit_once('-').filter(|(_, ablation)| {
+        let number = ablation.strip_prefix('c').unwrap_or_default();
+        number.starts_with(|first: char| first.is_ascii_digit())
+    })
+}
+
+/// The ablation that the others are compared with.
+pub(super) const FULL: &str = "c1";
+
+/// A condition of T-C and F3, compared with the full descriptor.
+#[derive(Debug)]
+pub(super) struct AblationRow<'a> {
+    pub(super) key: RowKey<'a>,
+    pub(super) group: SampleGroup<'a>,
+    /// The samples with the full descriptor.
+    pub(super) full: SampleGroup<'a>,
+}
+
+/// The conditions with an ablation, where the full descriptor was run too.
+pub(super) fn ablation_rows<'a>(samples: &SampleGroup<'a>) -> Vec<AblationRow<'a>> {
+    let groups = RowKey::groups(samples);
+    let full_of = |key: &RowKey<'_>| {
+        let (strategy, _) = ablation(key.condition)?;
+        let full = format!("{strategy}-{FULL}");
+        let same = |other: &RowKey<'_>| {
+            (other.suite, other.family, other.kind, other.agent)
+                == (key.suite, key.family, key.kind, key.agent)
+                && other.condition == full
+        };
+        groups.iter().find(|(other, _)| same(other)).map(|(_, group)| group.clone())
+    };
+    let rows = groups.iter().filter_map(|(key, group)| {
+        Some(AblationRow { key: *key, group: group.clone(), full: full_of(key)? })
+    });
+    rows.collect()
+}
+
+/// T-C: the share of right answers by ablation, pooled and by size, and the difference to the full
+/// descriptor, paired by task.
+pub(super) fn by_ablation(samples: &SampleGroup<'_>, otherwise: &str) -> String {
+    let sizes = samples.sizes();
+    let titles = size_titles(&sizes);
+    let mut table = MarkdownTable::new(RowKey::TITLES)
+        .numbers(["all n", "difference to c1", "reply tokens", "of those of c1"])
+        .numbers(titles.iter().map(String::as_str));
+    for row in ablation_rows(samples) {
+        let mut cells = row.key.cells();
+        cells.push(or_missing(row.group.accuracy(), percent_with_interval));
+        let differences = paired(&row.group.accuracies(), &row.full.accuracies());
+        let compared = row.key.condition.ends_with(&format!("-{FULL}"));
+        let difference = mean(&differences).zip(bootstrap_mean(&differences));
+        cells.push(or_missing(difference.filter(|_| !compared), |(difference, interval)| {
+            points_with_interval(difference, interval)
+        }));
+        let tokens = |group: &SampleGroup<'_>| group.mean(|sample| real(sample.score.reply_tokens));
+        cells.push(or_missing(tokens(&row.group), grouped));
+        let ratio = tokens(&row.group).zip(tokens(&row.full)).filter(|(_, full)| *full > 0.0);
+        cells.push(or_missing(ratio, |(tokens, full)| decimal(tokens / full, 2)));
+        cells.extend(sizes.iter().map(|size| {
+            let cell = row.group.filter(|sample| sample.size == *size);
+            or_missing(cell.accuracy(), percent_with_interval)
+        }));
+        table.row(cells);
+    }
+    table.render_or(otherwise)
+}
+
+/// T-E: filter tasks, with the tokens of replies and of the model as the paper prints them.
+pub(super) fn filters(samples: &SampleGroup<'_>, otherwise: &str) -> String {
+    let mut table = MarkdownTable::new(RowKey::TITLES).numbers([
+        "samples",
+        "right, %",
+        "cap",
+        "reply tokens",
+        "model tokens",
+    ]);
+    let filters = samples.filter(|sample| sample.family == Family::AggregateFilter);
+    for (key, group) in RowKey::groups(&filters) {
+        let model_tokens = group.mean(|sample| real(sample.score.model_tokens()));
+        let mut cells = key.cells();
+        cells.extend([
+            group.len().to_string(),
+            or_missing(group.accuracy(), percent_with_interval),
+            group.ended(Ending::Cap).to_string(),
+            or_missing(group.mean(|sample| real(sample.score.reply_tokens)), grouped),
+            model_tokens.filter(|tokens| *tokens > 0.0).map_or(MISSING.to_owned(), grouped),
+        ]);
+        table.row(cells);
+    }
+    table.render_or(otherwise)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_have_ablations() {
+        assert_eq!(ablation("s1-c1"), Some(("s1", "c1")));
+        assert_eq!(ablation("s2-sql-c6"), Some(("s2-sql", "c6")));
+        assert_eq!(ablation("s1-c2g"), Some(("s1", "c2g")));
+        assert_eq!(ablation("s3-50"), None);
+        assert_eq!(ablation("s4-paper"), None);
+        assert_eq!(ablation("s5"), None);
+    }
+}

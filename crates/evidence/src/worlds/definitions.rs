@@ -1,0 +1,266 @@
+//! Definitions of the tools that an agent sees beside the one that returns the corpus: the extraction
+//! tools, without what a condition leaves out, and the tools of a host.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::ablation::has_recipes;
+use crate::condition::{Condition, PythonPages, QueryLanguage, Strategy};
+use crate::world::ToolDefinition;
+
+/// The tool that ends a conversation.
+pub(crate) const ANSWER: &str = "answer";
+/// The shell.
+pub(crate) const BASH: &str = "bash";
+/// Python.
+pub(crate) const PYTHON: &str = "python_exec";
+/// The tool that reads lines of a file.
+pub(crate) const READ_FILE: &str = "read_file";
+/// The extraction tools, in the order of the listing.
+const EXTRACTION: [&str; 4] =
+    ["lro_extract", "read_large_output", "search_large_output", "query_large_output"];
+
+/// A part of the definition of `lro_extract`.
+struct Clause {
+    /// The beginning of what the description says about it.
+    begin: &'static str,
+    /// The beginning of what follows in the description.
+    end: &'static str,
+    /// Its arguments.
+    arguments: &'static [&'static str],
+    /// What the description of the argument `params` says about it.
+    params: &'static str,
+}
+
+const RECIPE: Clause = Clause {
+    begin: "recipe (",
+    end: "query (",
+    arguments: &["recipe"],
+    params: "namespace, keyword, memory_type, tag for recipes; ",
+};
+const JQ: Clause = Clause {
+    begin: "query (",
+    end: "sql (",
+    arguments: &["query", "whole"],
+    params: "$name in jq, ",
+};
+const SQL: Clause = Clause {
+    begin: "; sql (",
+    end: ". Replies",
+    arguments: &["sql", "with"],
+    params: ", :name in SQL",
+};
+
+/// The tools of a host for this strategy, and `answer`.
+pub(crate) fn host_tools(strategy: Strategy) -> Vec<ToolDefinition> {
+    let mut tools = match strategy {
+        Strategy::LroShell | Strategy::ClientSpill => vec![bash()],
+        Strategy::InlineCode(pages) => vec![python(pages)],
+        Strategy::Truncation => vec![read_file()],
+        _ => Vec::new(),
+    };
+    tools.push(answer());
+    tools
+}
+
+/// The extraction tools of a listing, without what the condition leaves out.
+pub(crate) fn extraction_tools(
+    condition: &Condition,
+    language: QueryLanguage,
+    listed: &[Value],
+) -> Result<Vec<ToolDefinition>> {
+    let mut tools = Vec::new();
+    for name in EXTRACTION {
+        let tool = listed.iter().find(|tool| tool["name"] == name);
+        let tool = tool.with_context(|| format!("the program does not list the tool {name}"))?;
+        let mut tool = ToolDefinition::from_listing(tool)?;
+        match (name, language) {
+            // Another way to run jq.
+            ("query_large_output", QueryLanguage::Sql) => continue,
+            ("lro_extract", _) => {
+                if !has_recipes(condition.ablation) {
+                    tool.cut(&RECIPE)?;
+                }
+                match language {
+                    QueryLanguage::All => {}
+                    QueryLanguage::Sql => tool.cut(&JQ)?,
+                    QueryLanguage::Jq => tool.cut(&SQL)?,
+                }
+            }
+            _ => {}
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+impl ToolDefinition {
+    /// The definition in a listing of tools.
+    pub(crate) fn from_listing(tool: &Value) -> Result<Self> {
+        let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
+        let (name, description) = (text("name"), text("description"));
+        ensure!(!name.is_empty(), "a tool without a name: {tool}");
+        Ok(Self { name, description, input_schema: tool["inputSchema"].clone() })
+    }
+
+    /// Removes a part, from the description and from the arguments.
+    fn cut(&mut self, clause: &Clause) -> Result<()> {
+        let begin = self.description.find(clause.begin);
+        let end = begin.and_then(|at| Some(at + self.description[at..].find(clause.end)?));
+        let (begin, end) = begin.zip(end).with_context(|| {
+            format!("the description of {} does not explain {:?}", self.name, clause.begin)
+        })?;
+        self.description.replace_range(begin..end, "");
+        let properties = self.input_schema["properties"].as_object_mut();
+        let properties = properties.with_context(|| format!("{} has no arguments", self.name))?;
+        for argument in clause.arguments {
+            let removed = properties.shift_remove(*argument);
+            ensure!(removed.is_some(), "{} has no argument {argument}", self.name);
+        }
+        let params = properties.get_mut("params").and_then(|params| params.get_mut("description"));
+        let params = params.with_context(|| format!("{} does not describe params", self.name))?;
+        let words = params.as_str().unwrap_or_default();
+        ensure!(words.contains(clause.params), "{} describes params as {words:?}", self.name);
+        *params = words.replace(clause.params, "").into();
+        Ok(())
+    }
+
+    /// Whether the tool has this argument.
+    pub(crate) fn has_argument(&self, name: &str) -> bool {
+        self.input_schema["properties"].get(name).is_some()
+    }
+}
+
+fn definition(
+    name: &str,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+) -> ToolDefinition {
+    ToolDefinition {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        input_schema: json!({"type": "object", "properties": properties, "required": required}),
+    }
+}
+
+fn bash() -> ToolDefinition {
+    let description = "Run a command in bash, without a network. Stored files can be read; /tmp can be \
+         written and is empty at each call. jq is installed.";
+    definition(BASH, description, &json!({"command": {"type": "string"}}), &["command"])
+}
+
+fn python(pages: PythonPages) -> ToolDefinition {
+    let description = match pages {
+        PythonPages::Absent => "Run Python code. Variables are kept between calls.",
+        PythonPages::Reachable => {
+            "Run Python code. Variables are kept between calls. The list `pages` contains the pages \
+             that you have requested, parsed from JSON."
+        }
+    };
+    definition(PYTHON, description, &json!({"code": {"type": "string"}}), &["code"])
+}
+
+fn read_file() -> ToolDefinition {
+    let properties = json!({
+        "path": {"type": "string"},
+        "offset": {"type": "integer", "description": "First line, from 1"},
+        "limit": {"type": "integer", "description": "Number of lines"},
+    });
+    definition(READ_FILE, "Read lines of a stored file.", &properties, &["path"])
+}
+
+fn answer() -> ToolDefinition {
+    let text = json!({"type": "string"});
+    let number = json!({"type": "integer"});
+    let item = json!({"anyOf": [number, text]});
+    let value = json!({
+        "description": "A number, a text, or a list in the requested order",
+        "anyOf": [number, text, {"type": "array", "items": item}],
+    });
+    definition(ANSWER, "Give the answer and end.", &json!({"value": value}), &["value"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::Ablation;
+
+    fn listing() -> Vec<Value> {
+        let description = "Query a stored large result. Set one of: recipe (memories only); query (jq, \
+             runs once); sql (SQLite SELECT; with adds tables). Replies begin with \"n of m\".";
+        let params = "namespace, keyword, memory_type, tag for recipes; $name in jq, :name in SQL";
+        let properties = json!({
+            "ref": {}, "recipe": {}, "query": {}, "whole": {}, "sql": {}, "with": {},
+            "params": {"description": params},
+        });
+        let tool = |name: &str| json!({"name": name, "description": description, "inputSchema": {"properties": properties}});
+        EXTRACTION.iter().map(|name| tool(name)).collect()
+    }
+
+    fn tools(language: QueryLanguage, ablation: Ablation) -> Vec<ToolDefinition> {
+        let condition = Condition::with_ablation(Strategy::LroNative(language), ablation);
+        extraction_tools(&condition, language, &listing()).unwrap()
+    }
+
+    fn arguments(tool: &ToolDefinition) -> Vec<&str> {
+        tool.input_schema["properties"].as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn a_language_is_cut_from_arguments_and_description() {
+        let all = tools(QueryLanguage::All, Ablation::Full);
+        assert_eq!(all.len(), 4);
+        assert_eq!(arguments(&all[0]).len(), 7);
+        let sql = tools(QueryLanguage::Sql, Ablation::Full);
+        assert_eq!(sql.len(), 3, "query_large_output runs jq");
+        assert_eq!(arguments(&sql[0]), ["ref", "recipe", "sql", "with", "params"]);
+        assert_eq!(
+            sql[0].description,
+            "Query a stored large result. Set one of: recipe (memories only); sql (SQLite SELECT; with \
+             adds tables). Replies begin with \"n of m\"."
+        );
+        let jq = tools(QueryLanguage::Jq, Ablation::Full);
+        assert_eq!(arguments(&jq[0]), ["ref", "recipe", "query", "whole", "params"]);
+        assert_eq!(
+            jq[0].description,
+            "Query a stored large result. Set one of: recipe (memories only); query (jq, runs once). \
+             Replies begin with \"n of m\"."
+        );
+    }
+
+    #[test]
+    fn recipes_are_cut_where_the_descriptor_has_none() {
+        for ablation in [Ablation::NoRecipes, Ablation::Bare, Ablation::PreviewOnly] {
+            let tool = tools(QueryLanguage::All, ablation).remove(0);
+            assert!(!tool.description.contains("recipe"), "{}", tool.description);
+            assert!(!tool.has_argument("recipe"));
+            assert!(tool.has_argument("query"));
+            let params = &tool.input_schema["properties"]["params"]["description"];
+            assert_eq!(params, "$name in jq, :name in SQL");
+        }
+    }
+
+    #[test]
+    fn a_changed_description_is_an_error() {
+        let mut listing = listing();
+        listing[0]["description"] = json!("Query a stored large result.");
+        let condition =
+            Condition::with_ablation(Strategy::LroNative(QueryLanguage::All), Ablation::NoRecipes);
+        let error = extraction_tools(&condition, QueryLanguage::All, &listing).unwrap_err();
+        assert!(error.to_string().contains("lro_extract"), "{error}");
+    }
+
+    #[test]
+    fn every_world_has_answer_and_only_some_have_code() {
+        let names = |strategy| {
+            let tools = host_tools(strategy);
+            tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Strategy::LroShell), [BASH, ANSWER]);
+        assert_eq!(names(Strategy::InlineCode(PythonPages::Absent)), [PYTHON, ANSWER]);
+        assert_eq!(names(Strategy::Truncation), [READ_FILE, ANSWER]);
+        assert_eq!(names(Strategy::LroNative(QueryLanguage::All)), [ANSWER]);
+        assert_eq!(names(Strategy::InlineWhole), [ANSWER]);
+    }
+}

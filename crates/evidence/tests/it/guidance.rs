@@ -1,0 +1,51 @@
+//! How far the guidance of a descriptor leads by its words alone.
+
+use evidence::agents::scripted::Script;
+use evidence::score::score;
+use evidence::task::Family;
+use evidence::transcript::Ending;
+
+use crate::fixture::{GateRun, Plan, SIZES, described, require_sandbox};
+
+const FAMILIES: [Family; 3] = [Family::IdLookup, Family::AggregateFilter, Family::GroupArgmax];
+const TASKS: usize = 5;
+
+/// The example is sent as it is, works, and does not answer questions by chance.
+fn assert_examples_work(run: &GateRun, conditions: usize) {
+    assert_eq!(run.transcripts.len(), conditions * FAMILIES.len() * TASKS * SIZES.len());
+    let mut determined = 0;
+    for transcript in &run.transcripts {
+        assert_eq!(transcript.ending, Ending::NoAnswer, "{}", described(transcript));
+        assert_eq!(transcript.calls.len(), 2, "{}", described(transcript));
+        let example = &transcript.calls[1];
+        assert!(!example.is_error, "{}", described(transcript));
+        assert!(!example.reply.trim().is_empty(), "{}", described(transcript));
+        determined += usize::from(score(transcript).first_call_correct == Some(true));
+    }
+    // The examples browse and count; none filters. A few answers coincide with a total.
+    let all = run.transcripts.len();
+    assert!(determined * 100 <= all * 20, "{determined} of {all}");
+}
+
+#[test]
+fn examples_of_the_guidance_work_with_native_tools() {
+    let conditions = ["s2-c1", "s2-c2", "s2-c3", "s2-c6", "s2-c7"];
+    let run = Plan::new(&conditions, &FAMILIES, TASKS).run(Script::Naive);
+    assert_examples_work(&run, conditions.len());
+}
+
+#[test]
+fn examples_of_the_guidance_work_in_a_shell() {
+    require_sandbox();
+    let conditions = ["s1-c1", "s1-c2", "s1-c6"];
+    let run = Plan::new(&conditions, &FAMILIES, TASKS).run(Script::Naive);
+    assert_examples_work(&run, conditions.len());
+}
+
+#[test]
+fn without_guidance_there_is_no_example() {
+    let run = Plan::new(&["s2-c4", "s2-c9"], &[Family::IdLookup], 1).run(Script::Naive);
+    for transcript in &run.transcripts {
+        assert_eq!((transcript.calls.len(), transcript.ending), (1, Ending::NoAnswer));
+    }
+}

@@ -1,0 +1,13 @@
+//! Scripted agents in all worlds, served by the built program.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod ablations;
+mod fixture;
+mod guidance;
+mod kinds;
+mod measures;
+mod oracles;
+mod pagers;
+mod resume;
+mod sandboxes;
