@@ -30,7 +30,7 @@ pub struct RunRecord<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Commit {
     short: String,
-    /// Whether the working tree held changes that are in no commit.
+    /// Whether the working tree held changes, records of other runs aside, that are in no commit.
     dirty: bool,
 }
 
@@ -40,7 +40,7 @@ impl Commit {
         let short = repository.git(&["rev-parse", "--verify", "--quiet", "--short=10", "HEAD"]);
         Ok(Self {
             short: short.map_or_else(|_| "uncommitted".to_owned(), |id| id.trim().to_owned()),
-            dirty: !repository.git(&["status", "--porcelain"])?.is_empty(),
+            dirty: !repository.git(&["status", "--porcelain", "--", ":!bench/runs"])?.is_empty(),
         })
     }
 }

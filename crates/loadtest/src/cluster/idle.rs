@@ -27,7 +27,7 @@ const DIMENSIONS: usize = 384;
 const VECTORS_TIMEOUT: Duration = Duration::from_mins(40);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the cluster is left alone before it is measured.
-const SETTLE_DURATION: Duration = Duration::from_secs(30);
+const SETTLE_DURATION: Duration = Duration::from_mins(2);
 
 /// The size of the database.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub(crate) struct IdleArgs {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(2..=400))]
     tenants: u16,
     /// Duration of the measurement in seconds
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..=1200))]
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(10..=1200))]
     seconds: u64,
     /// Number of servers
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]

@@ -44,8 +44,8 @@ const MAX_CONCURRENT_PER_TENANT: usize = 64;
 const EMBEDDING_WORKERS: usize = 4;
 /// How often the indexes of cached tenants are updated.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
-/// How often indexes are checked that were not behind.
-const INDEX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
+/// How often indexes are checked that were not behind: the interval doubles up to the longest.
+const INDEX_CHECK_INTERVALS: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(8));
 /// How often the embedding backlog is measured.
 const BACKLOG_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -161,7 +161,7 @@ struct TenantRegistry {
     events: EventBus,
     tenants: Mutex<HashMap<String, CachedTenant>>,
     /// When the indexes of tenants are checked next.
-    index_due: Mutex<HashMap<String, Instant>>,
+    index_checks: Mutex<HashMap<String, IndexCheck>>,
     /// Names without a tenant, with the end of their cache time.
     unknown_tenants: Mutex<HashMap<String, Instant>>,
     rates: Mutex<HashMap<String, TenantRate>>,
@@ -207,7 +207,7 @@ impl TenantRegistry {
             base,
             events,
             tenants: Mutex::default(),
-            index_due: Mutex::default(),
+            index_checks: Mutex::default(),
             unknown_tenants: Mutex::default(),
             rates: Mutex::default(),
             time_limits,
@@ -310,20 +310,35 @@ async fn index(registry: Arc<TenantRegistry>) {
         .iter()
         .map(|(name, entry)| (name.clone(), entry.tenant.server.clone()))
         .collect();
-    lock(&registry.index_due).retain(|name, _| cached.iter().any(|(cached, _)| cached == name));
+    lock(&registry.index_checks).retain(|name, _| cached.iter().any(|(cached, _)| cached == name));
     for (name, server) in cached {
-        let due = lock(&registry.index_due).get(&name).copied();
-        if due.is_some_and(|due| Instant::now() < due) {
+        let last = lock(&registry.index_checks).get(&name).copied();
+        if last.is_some_and(|check| Instant::now() < check.due) {
             continue;
         }
         let were_vectors_behind = server.index_vectors().await;
         let were_words_behind = server.index_words().await;
-        let interval = if were_vectors_behind || were_words_behind {
-            INDEX_INTERVAL
-        } else {
-            INDEX_CHECK_INTERVAL
-        };
-        lock(&registry.index_due).insert(name, Instant::now() + interval);
+        let interval = check_interval(last, were_vectors_behind || were_words_behind);
+        let check = IndexCheck { due: Instant::now() + interval, interval };
+        lock(&registry.index_checks).insert(name, check);
+    }
+}
+
+/// When the indexes of a tenant are checked next.
+#[derive(Clone, Copy)]
+struct IndexCheck {
+    due: Instant,
+    interval: Duration,
+}
+
+/// The time until the next check. It counts rows, which would be the largest cost of a server without
+/// requests.
+fn check_interval(last: Option<IndexCheck>, was_behind: bool) -> Duration {
+    let (shortest, longest) = INDEX_CHECK_INTERVALS;
+    match last {
+        _ if was_behind => INDEX_INTERVAL,
+        Some(last) => (last.interval * 2).clamp(shortest, longest),
+        None => shortest,
     }
 }
 
@@ -427,5 +442,22 @@ impl ApiKeyLookup for StoredKeys {
             record.revoked = stored.revoked;
             Some(record)
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g49_indexes_that_are_up_to_date_are_checked_less_and_less_often() {
+        let check = |interval| Some(IndexCheck { due: Instant::now(), interval });
+        let minutes = Duration::from_mins;
+        assert_eq!(check_interval(None, false), minutes(1));
+        assert_eq!(check_interval(check(minutes(1)), false), minutes(2));
+        assert_eq!(check_interval(check(minutes(5)), false), minutes(8));
+        assert_eq!(check_interval(check(minutes(8)), false), minutes(8));
+        assert_eq!(check_interval(check(minutes(8)), true), INDEX_INTERVAL);
+        assert_eq!(check_interval(check(INDEX_INTERVAL), false), minutes(1));
     }
 }
