@@ -34,17 +34,20 @@ fn store(results: &Value) -> Option<String> {
             let (p50, p95) = (ratio("p50")?, ratio("p95")?);
             let (goal, verdict) = match row["kind"].as_str()? {
                 "recall" => {
-                    let goal = results["goals"]["read"].as_f64()?;
+                    let goal = results["goals"]["recall"].as_f64()?;
                     (goal.to_string(), verdict(p50, p95, goal))
                 }
                 "ingest" => {
-                    let goal = results["goals"]["write"].as_f64()?;
+                    let goal = results["goals"]["other"].as_f64()?;
                     let speed = |who: &str| row["memories_per_second"][who].as_f64();
                     let ratio = speed("bare")? / speed("ours")?;
                     let reached = if ratio <= goal { "reached" } else { "missed" };
                     (goal.to_string(), format!("{reached}: {ratio:.2} in all"))
                 }
-                _ => ("–".to_owned(), String::new()),
+                _ => {
+                    let goal = results["goals"]["other"].as_f64()?;
+                    (goal.to_string(), verdict(p50, p95, goal))
+                }
             };
             let _ = write!(
                 table,
@@ -381,7 +384,7 @@ mod tests {
         json!({
             "store": {
                 "file_system": "ext4", "postgresql": "18.4", "settings": {"fsync": "on"},
-                "tenants": 1000, "connections": 8, "load_average": {"before": 0.5, "after": 2.0}, "goals": {"read": 1.25, "write": 1.3},
+                "tenants": 1000, "connections": 8, "load_average": {"before": 0.5, "after": 2.0}, "goals": {"recall": 1.25, "other": 1.3},
                 "steps": [step(10_000, 1.0), step(1_000_000, 8.0)],
             },
             "object": {"bytes": 100_000_000, "rounds": 7, "rows": [
@@ -404,7 +407,7 @@ mod tests {
             "\n| 10 k | recall, a median tenant | 1 | 400 | 1.00 | 1.20 | 2.00 | 4.00 | 1.20 | 2.00 | 1.25 | missed at p95 |\n"
         ));
         assert!(store.contains("| 1.3 | reached: 1.20 in all |\n"));
-        assert!(store.contains("| – |  |\n"));
+        assert!(store.contains("| one memory by its id | 1 | 400 | 0.50 | 0.60 | 2.00 | 4.00 | 1.20 | 2.00 | 1.3 | missed at p95 |\n"), "{store}");
         assert!(
             store.contains(": `fsync` on. 1000 tenants, 8 connections each way. Load average 0.5 before, 2.0 after. 10 k memories: ")
         );
