@@ -68,7 +68,7 @@ def graphql(text):
             for node in nodes
             if node["state"] == "OPEN" and node["reviewDecision"] == "CHANGES_REQUESTED"
         ],
-        "author_of": [node["author"]["login"] for node in nodes if node["number"] == 8123],
+        "author_of": [node["author"]["login"] for node in nodes if node["number"] == 8128],
     }
 
 
@@ -107,7 +107,7 @@ def workspace(text):
 
 def orders(text):
     records = json.loads(text[text.index("[") : text.rindex("]") + 1])
-    note = re.search(r"Note: (totals are in minor units)", text)
+    note = re.search(r"Note: totals are in (minor units)", text)
     return {
         "unit_of_totals": [note.group(1)],
         "paid_euros": [
@@ -130,13 +130,13 @@ def transactions(text):
     statement = json.loads(text)
     bookings = statement["transactions"]
     return {
-        "warning": statement["warnings"],
+        "warning": re.findall(r"before [\d-]+", statement["warnings"][0]),
         "spent_by_category": summed(
             (booking["category"], booking["amountCents"]) for booking in bookings if booking["amountCents"] < 0
         ),
         "largest_payment": [min(bookings, key=lambda booking: booking["amountCents"])["id"]],
-        "travel_in_may": [
-            sum(booking["category"] == "travel" and booking["bookedAt"][:7] == "2026-05" for booking in bookings)
+        "utilities_in_july": [
+            sum(booking["category"] == "utilities" and booking["bookedAt"][:7] == "2026-07" for booking in bookings)
         ],
         "without_memo": [sum(booking["memo"] is None for booking in bookings)],
         "top_payees": top((booking["counterparty"]["name"] for booking in bookings), 2),
@@ -181,7 +181,7 @@ def report(text):
         "billing_time": [sum(int(row["duration_ms"]) for row in rows if row["suite"] == "billing")],
         "flaky": [sum(row["status"] == "passed" and int(row["retries"]) > 0 for row in rows)],
         "owner_of": [row["owner"] for row in rows if row["id"] == "418"],
-        "coverage": re.findall(r"Coverage fell to (\S+ %)", text),
+        "coverage": re.findall(r"Coverage fell to (\S+) %", text),
     }
 
 
@@ -215,7 +215,7 @@ def events(text):
         "created_total": [sum(record["order"]["total"] for record in of("order.created"))],
         "slow_webhooks": [record["id"] for record in of("webhook.delivered") if record["duration_ms"] > 3500],
         "last_refund": [of("payment.refunded")[-1]["id"]],
-        "unavailable": [sum(record.get("status") == 503 for record in records)],
+        "internal_errors": [sum(record.get("status") == 500 for record in records)],
     }
 
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::condition::{Ablation, Condition, Strategy};
+use crate::condition::{Ablation, Condition, QueryLanguage, Strategy};
 
 /// Strings of a deleted part that are shorter may occur elsewhere by chance.
 const MIN_TRACEABLE_CHARS: usize = 24;
@@ -54,7 +54,9 @@ impl Rule {
     fn new(condition: &Condition) -> Self {
         let native = matches!(condition.strategy, Strategy::LroNative(_));
         match condition.ablation {
-            Ablation::Full | Ablation::Inline | Ablation::Compact => Self::Without(&[]),
+            Ablation::Full | Ablation::Inline | Ablation::Compact | Ablation::NoRecipesSetting => {
+                Self::Without(&[])
+            }
             Ablation::NoRecipes => Self::Without(RECIPES),
             Ablation::NoSchema => Self::Without(SCHEMA),
             Ablation::NoPreview => Self::Without(PREVIEW),
@@ -113,20 +115,68 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     }
 }
 
-/// The settings of the program that belong to an ablation. Deleting the recipes alone would leave
-/// guidance that refers to them.
+/// The settings of the program that belong to an ablation. Other ablations only delete.
 pub fn settings(ablation: Ablation) -> &'static [&'static str] {
     match ablation {
-        Ablation::NoRecipes => &["prompt.offload.recipes=false"],
         Ablation::Compact => &["prompt.offload.descriptor=compact"],
         Ablation::NoPreview => &["prompt.offload.preview_tokens=0"],
+        Ablation::NoRecipesSetting => &["prompt.offload.recipes=false"],
         _ => &[],
     }
 }
 
-/// Whether the agent learns about recipes in this condition.
+/// Whether the tools of an ablation offer recipes. Those of C10 do: the setting is about the
+/// descriptor.
 pub fn has_recipes(ablation: Ablation) -> bool {
     !matches!(ablation, Ablation::NoRecipes | Ablation::Bare | Ablation::PreviewOnly)
+}
+
+/// The ways to query a stored result that a condition does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RemovedWays {
+    pub(crate) recipes: bool,
+    pub(crate) jq: bool,
+    pub(crate) sql: bool,
+}
+
+impl RemovedWays {
+    pub(crate) fn new(condition: &Condition) -> Self {
+        let language = match condition.effective_strategy() {
+            Strategy::LroNative(language) => language,
+            Strategy::LroShell => QueryLanguage::All,
+            _ => return Self::default(),
+        };
+        Self {
+            recipes: !has_recipes(condition.ablation),
+            jq: language == QueryLanguage::Sql,
+            sql: language == QueryLanguage::Jq,
+        }
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Whether a text of the program names one of them.
+    pub(crate) fn are_named_in(self, text: &str) -> bool {
+        let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        self.recipes && text.to_lowercase().contains("recipe")
+            || self.jq && has(&["jq", "query=", "whole=", "query_large_output"])
+            || self.sql && (text.to_lowercase().contains("sql") || has(&["SELECT", "ORDER BY"]))
+    }
+
+    /// Guidance without the lines that name one of them.
+    fn delete_from(self, guidance: &str) -> String {
+        let lines = guidance.lines().filter_map(|line| {
+            if !self.are_named_in(line) {
+                return Some(line);
+            }
+            // The guidance of a compact descriptor is one line with two examples.
+            let (first, _) = line.split_once(" or sql=")?;
+            Some(first).filter(|first| !self.are_named_in(first))
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// The descriptor in a text or in `structuredContent`.
@@ -137,26 +187,37 @@ pub fn descriptor_in(value: &Value) -> Option<&Value> {
 /// Deletes what the agent must not see from the result of a tool, in `structuredContent` and in the
 /// texts. Other results stay as they are.
 pub fn apply(condition: &Condition, result: &mut Value) {
-    let rule = Rule::new(condition);
     if let Some(structured) = result.get_mut("structuredContent")
         && descriptor_in(structured).is_some()
     {
-        *structured = rule.apply(structured);
+        *structured = filtered(condition, structured);
     }
     let Some(Value::Array(blocks)) = result.get_mut("content") else { return };
     for block in blocks {
         let Some(Value::String(text)) = block.get_mut("text") else { continue };
         let Ok(parsed) = serde_json::from_str::<Value>(text) else { continue };
         if descriptor_in(&parsed).is_some() {
-            *text = rule.apply(&parsed).to_string();
+            *text = filtered(condition, &parsed).to_string();
         }
     }
+}
+
+/// What a condition leaves of a descriptor.
+fn filtered(condition: &Condition, descriptor: &Value) -> Value {
+    let mut rest = Rule::new(condition).apply(descriptor);
+    let removed = RemovedWays::new(condition);
+    if let Some(Value::String(guidance)) = rest.get_mut("guidance")
+        && removed.are_named_in(guidance)
+    {
+        *guidance = removed.delete_from(guidance);
+    }
+    rest
 }
 
 /// What remains of deleted keys in the text that an agent received: names of keys, and long strings
 /// of their values. `original` is the descriptor as the server sent it.
 pub fn leftovers(condition: &Condition, original: &Value, text: &str) -> Vec<String> {
-    let rest = Rule::new(condition).apply(original);
+    let rest = filtered(condition, original);
     let mut deleted = Vec::new();
     deleted_members(original, &rest, &mut deleted);
     let mut leftovers = Vec::new();
@@ -217,11 +278,12 @@ mod tests {
             "file_path": "/tmp/atlatl-list-01M7PZZ65068CXASQCW8VQWRZ0.jsonl",
             "line_schema": {"type": "object", "properties": {"id": {"type": "string"}}},
             "jq_recipes": [{"description": "List titles", "command": "tail -n +2 /tmp/x | jq .title"}],
-            "guidance": "Use jq to extract specific data from the file.",
+            "guidance": "200 memories.\nUse the jq recipes above. Common patterns:\n\
+                - Browse: recipe #1\nMemory objects start at line 2.",
         })
     }
 
-    fn filtered(condition: &Condition) -> (Value, String) {
+    fn applied(condition: &Condition) -> (Value, String) {
         let descriptor = descriptor();
         let mut result = json!({
             "content": [
@@ -243,7 +305,7 @@ mod tests {
         for strategy in [Strategy::LroShell, Strategy::LroNative(QueryLanguage::All)] {
             for ablation in Ablation::ALL {
                 let condition = Condition::with_ablation(strategy, ablation);
-                let (_, text) = filtered(&condition);
+                let (_, text) = applied(&condition);
                 let leftovers = leftovers(&condition, &descriptor(), &text);
                 assert!(leftovers.is_empty(), "{condition}: {leftovers:?} in {text}");
             }
@@ -261,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_bare_descriptor_has_the_pointer_of_its_tools_and_a_count() {
-        let bare = |strategy| filtered(&Condition::with_ablation(strategy, Ablation::Bare)).0;
+        let bare = |strategy| applied(&Condition::with_ablation(strategy, Ablation::Bare)).0;
         assert_eq!(
             bare(Strategy::LroShell),
             json!({
@@ -283,7 +345,7 @@ mod tests {
     #[test]
     fn each_ablation_deletes_its_keys_only() {
         let keys = |ablation| {
-            let (value, _) = filtered(&Condition::with_ablation(Strategy::LroShell, ablation));
+            let (value, _) = applied(&Condition::with_ablation(Strategy::LroShell, ablation));
             let members = value.as_object().unwrap();
             members.keys().cloned().collect::<Vec<_>>()
         };
@@ -298,5 +360,42 @@ mod tests {
             assert_eq!(keys(ablation), rest);
         }
         assert_eq!(keys(Ablation::NoPreview), all);
+    }
+
+    #[test]
+    fn c2_is_the_full_descriptor_without_the_recipes_and_what_refers_to_them() {
+        assert!(settings(Ablation::NoRecipes).is_empty(), "the program does nothing else");
+        let (rest, _) = applied(&Condition::with_ablation(Strategy::LroShell, Ablation::NoRecipes));
+        let mut expected = descriptor();
+        expected.as_object_mut().unwrap().shift_remove("jq_recipes");
+        expected["guidance"] = json!("200 memories.\nMemory objects start at line 2.");
+        assert_eq!(rest, expected);
+        let setting = Condition::with_ablation(Strategy::LroShell, Ablation::NoRecipesSetting);
+        assert_eq!(applied(&setting).0, descriptor(), "the program leaves the recipes out");
+        assert_eq!(settings(Ablation::NoRecipesSetting), ["prompt.offload.recipes=false"]);
+    }
+
+    #[test]
+    fn guidance_does_not_name_a_removed_language() {
+        let native = "Examples:\n- Browse: lro_extract(ref=\"r\", recipe=1)\n\
+             - Custom filter: lro_extract(ref=\"r\", query=\"select(.n > 1)\")\n\
+             - Count: lro_extract(ref=\"r\", sql=\"SELECT 1\")\nAvailable recipes: 1=titles.";
+        let rest = |name: &str, guidance: &str| {
+            let condition: Condition = name.parse().unwrap();
+            RemovedWays::new(&condition).delete_from(guidance)
+        };
+        let lines = |name: &str| rest(name, native).lines().count();
+        assert_eq!(rest("s2-c1", native), native);
+        assert_eq!(
+            rest("s2-c2", native),
+            "Examples:\n- Custom filter: lro_extract(ref=\"r\", query=\"select(.n > 1)\")\n\
+             - Count: lro_extract(ref=\"r\", sql=\"SELECT 1\")"
+        );
+        assert!(!rest("s2-sql-c1", native).contains("query=") && lines("s2-sql-c1") == 4);
+        assert!(!rest("s2-jq-c1", native).contains("sql=") && lines("s2-jq-c1") == 4);
+        let compact = "For example: lro_extract(ref=\"r\", recipe=1) or sql=\"SELECT 1\"";
+        let first = "For example: lro_extract(ref=\"r\", recipe=1)";
+        assert_eq!(rest("s2-jq-c6", compact), first);
+        assert_eq!(rest("s2-sql-c6", compact), compact);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::task::Task;
-use crate::transcript::Usage;
+use crate::transcript::{ModelSettings, Usage};
 pub use crate::world::{ToolDefinition, ToolReply};
 
 /// What an agent does next.
@@ -57,6 +57,11 @@ pub trait AgentFactory: Sync {
 
     /// A bound of turns that the agent has in every suite.
     fn turn_cap(&self) -> Option<u32> {
+        None
+    }
+
+    /// The settings of the model; none for a scripted agent.
+    fn settings(&self) -> Option<ModelSettings> {
         None
     }
 

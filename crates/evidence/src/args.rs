@@ -99,7 +99,7 @@ struct TranscriptsArgs {
 /// A run. With an endpoint, the key is in the environment variable `EVIDENCE_API_KEY`.
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Suite: paper, paper-fair, e1, e2, e3, e4, families, kinds or local-model
+    /// Suite: paper, paper-fair, e1, e2, e3, e4, families, kinds or local-model (at most 12 turns)
     #[arg(long, value_name = "NAME")]
     suite: String,
     /// Scripted agent instead of a model, such as scripted:pager
@@ -130,7 +130,7 @@ struct RunArgs {
     #[arg(long, value_name = "TOKENS")]
     max_sample_tokens: Option<u64>,
     /// Limit of one message of the model
-    #[arg(long, value_name = "TOKENS", default_value_t = 1024)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 8192)]
     max_output_tokens: u64,
     /// Time limit of one request
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
@@ -141,15 +141,16 @@ struct RunArgs {
     /// Number of tasks of each family [default: that of the suite]
     #[arg(long, value_name = "NUMBER")]
     tasks: Option<usize>,
-    /// How often each task is asked [default: 3 times a model, once a scripted agent]
+    /// How often each task is asked [default: 3 times a model, once a scripted agent and a model in
+    /// local-model]
     #[arg(long, value_name = "NUMBER")]
     repeats: Option<u32>,
     /// Conversations at the same time
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     parallel: usize,
-    /// Context window of the model
-    #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
-    window: u64,
+    /// Context window of the model [default: 200000; 16384 in local-model]
+    #[arg(long, value_name = "TOKENS")]
+    window: Option<u64>,
     /// Directory of the transcripts [default: `evidence/transcripts` in the cache]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -302,15 +303,15 @@ impl RunArgs {
             suite.tasks = tasks;
         }
         let directory = self.dir.clone().map_or_else(|| cached("transcripts"), Ok)?;
-        let repeats = if self.endpoint.is_some() { 3 } else { 1 };
+        let repeats = if self.endpoint.is_some() { suite.default_repeats() } else { 1 };
         Ok(RunOptions {
             program: program(repository, &self.bin)?,
             transcripts: directory.join(format!("transcripts-{}.jsonl", suite.name)),
+            window_tokens: self.window.unwrap_or_else(|| suite.default_window_tokens()),
             suite,
             sizes: self.n.clone(),
             repeats: self.repeats.unwrap_or(repeats),
             parallel: self.parallel,
-            window_tokens: self.window,
             max_sample_tokens: self.max_sample_tokens,
         })
     }

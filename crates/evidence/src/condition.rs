@@ -11,8 +11,21 @@ use crate::task::CorpusKind;
 pub const PAPER_PAGE: usize = 5;
 /// The records of a page of our server.
 pub const SERVER_PAGE: usize = 50;
+/// The lines of a page of a log, which have about as many tokens as a page of our server.
+pub const LOG_PAGE: usize = 200;
+/// The members of a page of a map, which have about as many tokens as a page of our server.
+pub const MAP_PAGE: usize = 80;
 /// The records of a page in the paper's summary baseline.
 pub const SUMMARY_PAGE: usize = 10;
+
+/// The records of a page that has about as many tokens as a page of our server.
+pub fn server_page(kind: CorpusKind) -> usize {
+    match kind {
+        CorpusKind::Memories | CorpusKind::Issues => SERVER_PAGE,
+        CorpusKind::Log => LOG_PAGE,
+        CorpusKind::Map => MAP_PAGE,
+    }
+}
 
 /// How a large result reaches the agent, and with which tools it reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +41,12 @@ pub enum Strategy {
         page: usize,
     },
     /// S4: pages of records, and Python.
-    InlineCode(PythonPages),
+    InlineCode {
+        /// Whether Python code can read them.
+        pages: PythonPages,
+        /// The records of a page.
+        page: usize,
+    },
     /// S5: all records in one reply.
     InlineWhole,
     /// S6: pages of ids and titles.
@@ -70,7 +88,7 @@ pub enum Ablation {
     /// C1: the full descriptor.
     #[default]
     Full,
-    /// C2: without recipes.
+    /// C2: without the recipes, and without the lines of the guidance that refer to them.
     NoRecipes,
     /// C3: without the schema of a record.
     NoSchema,
@@ -86,11 +104,14 @@ pub enum Ablation {
     PreviewOnly,
     /// C9: without guidance.
     NoGuidance,
+    /// C10: the descriptor of a program whose setting `prompt.offload.recipes` is off. Its guidance
+    /// has worked examples instead of recipes.
+    NoRecipesSetting,
 }
 
 impl Ablation {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Full,
         Self::NoRecipes,
         Self::NoSchema,
@@ -100,6 +121,7 @@ impl Ablation {
         Self::NoPreview,
         Self::PreviewOnly,
         Self::NoGuidance,
+        Self::NoRecipesSetting,
     ];
 
     /// Those with a guided variant.
@@ -117,21 +139,25 @@ impl Ablation {
             Self::NoPreview => "c7",
             Self::PreviewOnly => "c8",
             Self::NoGuidance => "c9",
+            Self::NoRecipesSetting => "c10",
         }
     }
 }
 
 impl Strategy {
     /// All that the suites use.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::LroShell,
         Self::LroNative(QueryLanguage::All),
         Self::LroNative(QueryLanguage::Sql),
         Self::LroNative(QueryLanguage::Jq),
         Self::InlinePaged { page: PAPER_PAGE },
         Self::InlinePaged { page: SERVER_PAGE },
-        Self::InlineCode(PythonPages::Absent),
-        Self::InlineCode(PythonPages::Reachable),
+        Self::InlinePaged { page: LOG_PAGE },
+        Self::InlinePaged { page: MAP_PAGE },
+        Self::InlineCode { pages: PythonPages::Absent, page: PAPER_PAGE },
+        Self::InlineCode { pages: PythonPages::Reachable, page: PAPER_PAGE },
+        Self::InlineCode { pages: PythonPages::Reachable, page: SERVER_PAGE },
         Self::InlineWhole,
         Self::Summary,
         Self::Truncation,
@@ -146,8 +172,9 @@ impl Strategy {
             Self::LroNative(QueryLanguage::Sql) => "s2-sql".to_owned(),
             Self::LroNative(QueryLanguage::Jq) => "s2-jq".to_owned(),
             Self::InlinePaged { page } => format!("s3-{page}"),
-            Self::InlineCode(PythonPages::Absent) => "s4-paper".to_owned(),
-            Self::InlineCode(PythonPages::Reachable) => "s4-pages".to_owned(),
+            Self::InlineCode { pages: PythonPages::Absent, .. } => "s4-paper".to_owned(),
+            Self::InlineCode { page: PAPER_PAGE, .. } => "s4-pages".to_owned(),
+            Self::InlineCode { page, .. } => format!("s4-pages-{page}"),
             Self::InlineWhole => "s5".to_owned(),
             Self::Summary => "s6".to_owned(),
             Self::Truncation => "s7".to_owned(),
@@ -207,17 +234,30 @@ impl Condition {
         }
     }
 
+    /// The condition that the samples of this one are recorded under. C5 of every strategy is the
+    /// paper's inline baseline, which runs once.
+    pub fn canonical(&self) -> Self {
+        match self.ablation {
+            Ablation::Inline => Self::new(self.effective_strategy()),
+            _ => *self,
+        }
+    }
+
     /// Whether the condition exists for results of this kind.
     pub fn applies_to(&self, kind: CorpusKind) -> bool {
         if kind == CorpusKind::Memories {
             return true;
         }
         match self.effective_strategy() {
-            // The other results have neither titles nor recipes, and only the compact descriptor.
-            Strategy::Summary => false,
-            Strategy::LroShell | Strategy::LroNative(_) => {
-                !matches!(self.ablation, Ablation::NoRecipes | Ablation::Compact)
+            // The other results have neither titles nor recipes, and only the compact descriptor,
+            // whose guidance is about both languages in one sentence.
+            Strategy::Summary | Strategy::LroNative(QueryLanguage::Sql | QueryLanguage::Jq) => {
+                false
             }
+            Strategy::LroShell | Strategy::LroNative(QueryLanguage::All) => !matches!(
+                self.ablation,
+                Ablation::NoRecipes | Ablation::Compact | Ablation::NoRecipesSetting
+            ),
             _ => true,
         }
     }
@@ -230,16 +270,15 @@ impl Condition {
                 text.push_str(LRO);
             }
             Strategy::InlinePaged { .. } | Strategy::Summary => text.push_str(PAGES),
-            Strategy::InlineCode(PythonPages::Absent) => {
+            Strategy::InlineCode { pages, .. } => {
                 text.push_str(PAGES);
                 text.push_str(PYTHON);
+                if pages == PythonPages::Reachable {
+                    text.push_str(PYTHON_PAGES);
+                }
             }
-            Strategy::InlineCode(PythonPages::Reachable) => {
-                text.push_str(PAGES);
-                text.push_str(PYTHON);
-                text.push_str(PYTHON_PAGES);
-            }
-            Strategy::InlineWhole | Strategy::ClientSpill => {}
+            Strategy::ClientSpill => text.push_str(SPILL),
+            Strategy::InlineWhole => {}
         }
         if self.guided {
             text.push_str(GUIDED);
@@ -254,6 +293,9 @@ const SYSTEM: &str = "You answer a question about data that your tools return. U
      for a number, the answer is the text none.";
 const LRO: &str = "\nA large result is not shown. It is stored, and you receive a descriptor of it. \
      Query the stored result.";
+/// The same for a host that writes the result to a file.
+const SPILL: &str = "\nA large result is not shown. It is saved to a file, and you receive its \
+     beginning. Query the file.";
 const PAGES: &str = "\nA large result comes in pages. Request the next page until there is none.";
 const PYTHON: &str = "\nThe tool `python_exec` runs Python code. Variables are kept between calls.";
 const PYTHON_PAGES: &str =
@@ -285,10 +327,22 @@ impl FromStr for Condition {
         match all.flatten().find(|condition| condition.name() == name) {
             Some(condition) => Ok(condition),
             None => bail!(
-                "no condition {name}; conditions are s1-c1 … s1-c9, s1-c1g … s1-c4g, the same with \
-                 s2, s2-sql and s2-jq, s3-5, s3-50, s4-paper, s4-pages, s5, s6, s7 and s8"
+                "no condition {name}; strategies are {}; s1, s2, s2-sql and s2-jq have an ablation \
+                 as well: s1-c1 … s1-c{}, and s1-c1g … s1-c{}g with the guided prompt",
+                Strategy::ALL.map(Strategy::name).join(", "),
+                Ablation::ALL.len(),
+                Ablation::GUIDED.len()
             ),
         }
+    }
+}
+
+/// The name that the samples of a condition are recorded under: `s3-5` for `s1-c5`. Any other name
+/// is its own.
+pub fn canonical_name(name: &str) -> String {
+    match name.parse::<Condition>() {
+        Ok(condition) => condition.canonical().name(),
+        Err(_) => name.to_owned(),
     }
 }
 
@@ -312,7 +366,39 @@ mod tests {
             Condition::with_ablation(Strategy::LroShell, Ablation::NoSchema).guided()
         );
         assert!("s1-c5g".parse::<Condition>().is_err());
-        assert!("s9".parse::<Condition>().unwrap_err().to_string().contains("s4-pages"));
+        let error = "s9".parse::<Condition>().unwrap_err().to_string();
+        assert!(error.contains("s4-pages-50") && error.contains("s1-c10"), "{error}");
+    }
+
+    #[test]
+    fn the_same_world_has_one_name() {
+        for name in ["s3-5", "s1-c5", "s2-c5", "s2-jq-c5"] {
+            assert_eq!(canonical_name(name), "s3-5");
+        }
+        for name in ["s1-c1", "s2-c10", "s1-c4g", "s3-50", "s4-pages-50", "unknown"] {
+            assert_eq!(canonical_name(name), name);
+        }
+    }
+
+    #[test]
+    fn a_host_that_writes_files_says_as_much_as_our_server() {
+        let text = |strategy| Condition::new(strategy).system_text();
+        let ours = text(Strategy::LroShell);
+        let spilled = text(Strategy::ClientSpill);
+        for words in ["A large result is not shown.", "you receive", "Query the"] {
+            assert!(ours.contains(words) && spilled.contains(words), "{words}");
+        }
+        assert!(!spilled.contains("descriptor"), "{spilled}");
+        assert!(!text(Strategy::InlineWhole).contains("large result"));
+    }
+
+    #[test]
+    fn a_language_alone_is_for_memories() {
+        let applies = |name: &str| name.parse::<Condition>().unwrap().applies_to(CorpusKind::Log);
+        assert!(applies("s2-c1") && applies("s1-c4") && applies("s3-200"));
+        for name in ["s2-sql-c1", "s2-jq-c1", "s2-c2", "s2-c10", "s1-c6", "s6"] {
+            assert!(!applies(name), "{name}");
+        }
     }
 
     #[test]

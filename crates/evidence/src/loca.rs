@@ -1,8 +1,9 @@
 //! `cargo evidence loca`: environments of LOCA-bench behind the proxy, without a model.
 //!
-//! LOCA-bench generates data of a chosen size for local MCP servers, and checks answers by rules. Here
-//! the calls that return the data go to the server and through the proxy, and one SQL statement over
-//! the stored results is compared with the answer that the rules accept. `bench/evidence/loca/` has the
+//! LOCA-bench generates data of a chosen size for local MCP servers, and checks answers by rules.
+//! Here the calls that return the data go to the server and through the proxy, and one SQL statement
+//! over the stored results is compared with the answer that the rules accept. An answer that is
+//! longer than a reply is read to its end, and counted separately. `bench/evidence/loca/` has the
 //! script that creates an environment from a local copy; nothing of it is in the repository.
 
 use std::collections::BTreeMap;
@@ -20,18 +21,26 @@ use xtask::output;
 use xtask::repository::Repository;
 use xtask::run_record::RunRecord;
 
+use crate::statistics::real;
 use crate::tokens;
+use crate::traffic::check_part;
 
 const DOCUMENT: &str = "docs/evidence.md";
 /// The generated part of the document.
 const PART: &str = "loca";
 const SCRIPT: &str = "bench/evidence/loca/environment.py";
+/// Installs the packages of LOCA-bench and runs Python with them.
+const PYTHON: &str = "bench/evidence/loca/python";
+/// The lines of a failure of the script that are printed.
+const MAX_FAILURE_LINES: usize = 40;
 /// The default threshold of the proxy.
 const DEFAULT_THRESHOLD: u64 = 10_000;
 /// The most rows of an answer.
 const MAX_ROWS: u64 = 5000;
-/// The greatest difference of a fraction, which the rules of LOCA-bench accept.
-const TOLERANCE: f64 = 0.1;
+/// The most replies of an answer.
+const MAX_REPLIES: u64 = 500;
+/// The greatest difference of a fraction that the rules of LOCA-bench accept.
+const TOLERANCE: f64 = 0.05;
 
 /// The sizes of environments, by the names of their configurations.
 const SIZES: [&str; 7] = ["8k", "16k", "32k", "64k", "96k", "128k", "256k"];
@@ -54,9 +63,9 @@ pub struct LocaArgs {
     /// Built `atlatl` program
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
-    /// Python with pandas, openpyxl, pyyaml and `mcp<2`
-    #[arg(long, value_name = "FILE", default_value = "python3")]
-    python: PathBuf,
+    /// Python with numpy, pandas, openpyxl, pyyaml and `mcp<2` [default: one in the cache]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
     /// Sizes of the environments
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values = SIZES)]
     sizes: Vec<String>,
@@ -95,7 +104,12 @@ struct EnvironmentResults {
     shown_tokens: u64,
     /// With every result stored.
     stored_tokens: u64,
+    sql_calls: u64,
     reply_tokens: u64,
+    /// Answers that needed more than one call.
+    continued: u64,
+    right_in_one_call: u64,
+    /// Those with continued replies included.
     right: u64,
 }
 
@@ -106,17 +120,44 @@ struct EnvironmentMeasurement {
     returned_tokens: u64,
     shown_tokens: u64,
     stored_tokens: u64,
+    sql_calls: u64,
     reply_tokens: u64,
     is_right: bool,
 }
 
+/// An answer, from all the replies that it took.
+#[derive(Debug, Default)]
+struct SqlAnswer {
+    rows: Vec<Vec<Value>>,
+    calls: u64,
+    tokens: u64,
+    /// Whether no call failed, and `rows` are as many as the replies say.
+    is_complete: bool,
+}
+
+/// The script that creates environments.
+struct Script {
+    python: PathBuf,
+    path: PathBuf,
+    /// The local copy of LOCA-bench.
+    directory: PathBuf,
+}
+
 /// Asks all environments, and writes the record and the table.
 pub fn run(repository: &Repository, args: &LocaArgs) -> Result<bool> {
-    let command = "cargo evidence loca DIR --program FILE --python FILE";
+    check_part(&repository.read(DOCUMENT)?, DOCUMENT, PART)?;
+    let command = "cargo evidence loca DIR --program FILE";
     let record = RunRecord::begin(repository, "evidence-loca", command)?;
     let canonical =
         |path: &Path| path.canonicalize().with_context(|| format!("{}", path.display()));
-    let (directory, program) = (canonical(&args.directory)?, canonical(&args.program)?);
+    let program = canonical(&args.program)?;
+    let script = Script {
+        // The link of a virtual environment must not be resolved: it leads to a Python without
+        // packages.
+        python: args.python.clone().unwrap_or_else(|| repository.path(PYTHON)),
+        path: repository.path(SCRIPT),
+        directory: canonical(&args.directory)?,
+    };
     for size in &args.sizes {
         ensure!(SIZES.contains(&size.as_str()), "--sizes {size}: one of {}", SIZES.join(", "));
     }
@@ -131,7 +172,8 @@ pub fn run(repository: &Repository, args: &LocaArgs) -> Result<bool> {
             for state in 0..args.states {
                 output::progress(format_args!("loca: {environment}, {size}, state {state}"));
                 let sandbox = TempDir::new()?;
-                let made = create(repository, args, &directory, environment, size, state, &sandbox);
+                let made =
+                    script.create(environment, size, state, &sandbox.path().join("environment"));
                 match made.and_then(|made| measure(&made, &program, sandbox.path())) {
                     Ok(measured) => results.add(measured),
                     Err(error) => {
@@ -144,39 +186,44 @@ pub fn run(repository: &Repository, args: &LocaArgs) -> Result<bool> {
         }
     }
     let asked: u64 = all.iter().map(|results| results.states).sum();
-    ensure!(asked > 0, "no environment could be created: see the help of --python");
+    ensure!(asked > 0, "no environment could be measured: see the failures above");
     let record = record.finish(json!({"environments": all}));
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
-    let table = table(&all);
-    output::line(&table);
-    write_generated(repository, DOCUMENT, PART, &format!("{}\n\n{table}", record.caption()))?;
+    let text = format!("{}\n\n{}", table(&all), summary(&all));
+    output::line(&text);
+    write_generated(repository, DOCUMENT, PART, &format!("{}\n\n{text}", record.caption()))?;
     Ok(true)
 }
 
-/// Creates an environment in the sandbox.
-fn create(
-    repository: &Repository,
-    args: &LocaArgs,
-    directory: &Path,
-    environment: &str,
-    size: &str,
-    state: usize,
-    sandbox: &TempDir,
-) -> Result<Environment> {
-    // The link of a virtual environment must not be resolved: it leads to a Python without packages.
-    let created = Command::new(&args.python)
-        .arg(repository.path(SCRIPT))
-        .arg(directory)
-        .arg(format!("final_{size}_set_config.json"))
-        .args([environment, &state.to_string()])
-        .arg(sandbox.path().join("environment"))
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("{}", args.python.display()))?;
-    let stderr = String::from_utf8_lossy(&created.stderr);
-    let reason = stderr.lines().last().unwrap_or_default();
-    ensure!(created.status.success(), "{SCRIPT}: {reason}");
-    serde_json::from_slice(&created.stdout).with_context(|| format!("output of {SCRIPT}"))
+impl Script {
+    /// Creates an environment in the directory `output`.
+    fn create(
+        &self,
+        environment: &str,
+        size: &str,
+        state: usize,
+        output: &Path,
+    ) -> Result<Environment> {
+        let created = Command::new(&self.python)
+            .arg(&self.path)
+            .arg(&self.directory)
+            .arg(format!("final_{size}_set_config.json"))
+            .args([environment, &state.to_string()])
+            .arg(output)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {}", self.python.display()))?;
+        let stderr = String::from_utf8_lossy(&created.stderr);
+        let failure = last_lines(&stderr, MAX_FAILURE_LINES);
+        ensure!(created.status.success(), "{SCRIPT}:\n{failure}");
+        serde_json::from_slice(&created.stdout).with_context(|| format!("output of {SCRIPT}"))
+    }
+}
+
+/// The last `count` lines of a text.
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 /// Makes the calls to the server and through the proxy, and asks the statement.
@@ -220,11 +267,34 @@ fn measure(
     if !with.is_empty() {
         question["with"] = with.into();
     }
-    let reply = proxied.call("lro_extract", &question).map_err(|error| anyhow!(error))?;
-    let text = text_of(&reply);
-    measured.reply_tokens = tokens::count(text);
-    measured.is_right = reply["isError"] != true && same_rows(rows(text), &environment.answer);
+    let answer = ask(&mut proxied, question)?;
+    measured.sql_calls = answer.calls;
+    measured.reply_tokens = answer.tokens;
+    measured.is_right = answer.is_complete && same_rows(answer.rows, &environment.answer);
     Ok(measured)
+}
+
+/// Asks a question, and continues until its answer is complete.
+fn ask(session: &mut Session, mut question: Value) -> Result<SqlAnswer> {
+    let mut answer = SqlAnswer::default();
+    loop {
+        let reply = session.call("lro_extract", &question).map_err(|error| anyhow!(error))?;
+        let text = text_of(&reply);
+        answer.calls += 1;
+        answer.tokens += tokens::count(text);
+        if reply["isError"] == true {
+            output::progress(format_args!("lro_extract: {text}"));
+            return Ok(answer);
+        }
+        answer.rows.extend(rows(text));
+        let Some(next) = next_offset(text) else {
+            let count = answer.rows.len() as u64;
+            answer.is_complete = total_rows(text).is_none_or(|total| total == count);
+            return Ok(answer);
+        };
+        ensure!(answer.calls < MAX_REPLIES, "an answer of more than {MAX_REPLIES} replies");
+        question["offset"] = next.into();
+    }
 }
 
 fn text_of(result: &Value) -> &str {
@@ -242,6 +312,18 @@ fn rows(reply: &str) -> Vec<Vec<Value>> {
     let lines = reply.lines().skip(1).filter(|line| line.starts_with('{'));
     let objects = lines.map_while(|line| serde_json::from_str::<Map<String, Value>>(line).ok());
     objects.map(|row| row.into_iter().map(|(_, value)| value).collect()).collect()
+}
+
+/// The offset of the next rows: 41 in `41 of 120 rows. More: offset=41.`
+fn next_offset(reply: &str) -> Option<u64> {
+    let (_, offset) = reply.lines().next()?.split_once(" More: offset=")?;
+    offset.trim_end_matches('.').parse().ok()
+}
+
+/// The number of all rows: 120 in `41 of 120 rows.` `None` if only a lower bound is known.
+fn total_rows(reply: &str) -> Option<u64> {
+    let (_, rest) = reply.lines().next()?.split_once(" of ")?;
+    rest.split_once(' ')?.0.parse().ok()
 }
 
 /// Whether rows are the same in any order. Fractions may differ by [`TOLERANCE`].
@@ -272,115 +354,64 @@ impl EnvironmentResults {
         self.returned_tokens += measured.returned_tokens;
         self.shown_tokens += measured.shown_tokens;
         self.stored_tokens += measured.stored_tokens;
+        self.sql_calls += measured.sql_calls;
         self.reply_tokens += measured.reply_tokens;
+        self.continued += u64::from(measured.sql_calls > 1);
+        self.right_in_one_call += u64::from(measured.is_right_in_one_call());
         self.right += u64::from(measured.is_right);
     }
 }
 
-/// Means per environment; sums in the last column.
+impl EnvironmentMeasurement {
+    fn is_right_in_one_call(&self) -> bool {
+        self.is_right && self.sql_calls == 1
+    }
+}
+
+/// Means per environment; numbers of answers in the last three columns.
 fn table(all: &[EnvironmentResults]) -> String {
     let mut table = String::from(
-        "| environment | size | calls | tokens returned | shown at the default threshold | shown if all are stored | reply to one SQL call | answers right |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|",
+        "| environment | size | calls | tokens returned | shown at the default threshold | shown if all are stored | SQL calls | tokens of their replies | right in one call | right with continued replies | answers with continued replies |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     );
     for results in all {
         let states = results.states.max(1);
         let failed = match results.failed {
             0 => String::new(),
-            failed => format!(", {failed} not created"),
+            failed => format!(", {failed} failed"),
         };
         let _ = write!(
             table,
-            "\n| {} | {} | {} | {} | {} | {} | {} | {} of {}{failed} |",
+            "\n| {} | {} | {} | {} | {} | {} | {:.1} | {} | {} of {n}{failed} | {} of {n} | {} |",
             results.environment.trim_end_matches("S2LEnv"),
             results.size,
             results.calls / states,
             results.returned_tokens / states,
             results.shown_tokens / states,
             results.stored_tokens / states,
+            real(results.sql_calls) / real(states),
             results.reply_tokens / states,
+            results.right_in_one_call,
             results.right,
-            results.states
+            results.continued,
+            n = results.states
         );
     }
     table
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_compared_in_any_order_and_with_tolerance() {
-        let reply = "3 of 3 rows.\nNote: \"x\" is read as y\n{\"team\":\"b\",\"n\":1,\"p\":70.04}\n{\"team\":\"a\",\"n\":2,\"p\":71}\n";
-        let rows = rows(reply);
-        assert_eq!(rows.len(), 2);
-        let expected =
-            vec![vec![json!("a"), json!(2), json!(71.0)], vec![json!("b"), json!(1), json!(70.0)]];
-        assert!(same_rows(rows.clone(), &expected));
-        assert!(!same_rows(rows.clone(), &expected[..1]));
-        let mut wrong = expected;
-        wrong[1][1] = json!(3);
-        assert!(!same_rows(rows, &wrong));
-        assert!(!same(&json!(2.05), &json!(2)));
-    }
-
-    #[test]
-    fn a_row_of_the_table_has_means_and_counts() {
-        let mut results = EnvironmentResults {
-            environment: "NhlB2bAnalysisS2LEnv".to_owned(),
-            size: "8k".to_owned(),
-            ..EnvironmentResults::default()
-        };
-        let measured = EnvironmentMeasurement {
-            calls: 1,
-            returned_tokens: 12_000,
-            shown_tokens: 600,
-            stored_tokens: 600,
-            reply_tokens: 100,
-            is_right: true,
-        };
-        results.add(measured);
-        results.add(EnvironmentMeasurement { is_right: false, ..measured });
-        results.failed = 1;
-        let table = table(&[results]);
-        let row = "\n| NhlB2bAnalysis | 8k | 1 | 12000 | 600 | 600 | 100 | 1 of 2, 1 not created |";
-        assert!(table.ends_with(row), "{table}");
-    }
-
-    #[test]
-    fn every_environment_of_the_script_is_asked() {
-        let script = Repository::open().unwrap().read(SCRIPT).unwrap();
-        for (environment, sizes) in ENVIRONMENTS {
-            assert!(script.contains(&format!("\"{environment}\": (")), "{environment}");
-            assert!(sizes <= SIZES.len());
-        }
-        assert_eq!(script.matches("S2LEnv\": (").count(), ENVIRONMENTS.len());
-    }
-
-    /// A server of our own in place of LOCA-bench: the way through the proxy is the same.
-    #[test]
-    fn one_statement_over_two_results_is_compared_with_the_answer() {
-        let program = testkit::tool::built_program("atlatl", "atlatl-lro");
-        let server = testkit::tool::built_program("questions-server", "testkit");
-        let call = |tool: &str| EnvironmentCall { tool: tool.to_owned(), arguments: json!({}) };
-        let environment = Environment {
-            server: vec![server.to_str().unwrap().to_owned()],
-            variables: BTreeMap::new(),
-            calls: vec![call("list_issues"), call("list_commits")],
-            sql: "SELECT number, (SELECT count(*) > 0 FROM r1) AS others FROM results \
-                  WHERE number = 3977"
-                .to_owned(),
-            answer: vec![vec![json!(3977), json!(1)]],
-        };
-        let directory = TempDir::new().unwrap();
-        let measured = measure(&environment, &program, directory.path()).unwrap();
-        assert!(measured.is_right, "{measured:?}");
-        assert_eq!(measured.calls, 2);
-        assert!(measured.stored_tokens < measured.returned_tokens / 10, "{measured:?}");
-        assert_eq!(measured.shown_tokens, measured.stored_tokens);
-        let wrong = Environment { answer: vec![vec![json!(1), json!(1)]], ..environment };
-        let directory = TempDir::new().unwrap();
-        assert!(!measure(&wrong, &program, directory.path()).unwrap().is_right);
-    }
+/// The answers of all environments together.
+fn summary(all: &[EnvironmentResults]) -> String {
+    let sum = |count: fn(&EnvironmentResults) -> u64| all.iter().map(count).sum::<u64>();
+    format!(
+        "Of {} answers, {} are right in one SQL call, and {} if replies are continued; {} answers need more than one \
+         call, because they are longer than a reply.",
+        sum(|results| results.states),
+        sum(|results| results.right_in_one_call),
+        sum(|results| results.right),
+        sum(|results| results.continued)
+    )
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,14 @@
 mod accuracy;
 mod comparison;
 mod figures;
+#[cfg(test)]
+mod fixture;
 mod format;
 mod hypotheses;
 mod not_run;
 mod recipes;
 mod samples;
+mod settings;
 mod svg;
 mod usage;
 
@@ -25,6 +28,7 @@ use self::figures::Figure;
 use self::hypotheses::Registration;
 use self::not_run::PlannedArm;
 use self::samples::{SampleGroup, ScoredSample};
+use self::usage::RecordTokens;
 use crate::prices::{PRICES_FILE, PriceTable};
 
 /// The document with the generated parts.
@@ -78,30 +82,33 @@ pub fn write(repository: &Repository, transcripts: &Path) -> Result<()> {
 }
 
 fn render(samples: &[ScoredSample], context: &ReportContext) -> RenderedReport {
-    let all = SampleGroup(samples.iter().collect());
-    let models = all.filter(|sample| !sample.is_scripted);
-    let scripted = all.filter(|sample| sample.is_scripted);
+    // Samples that failed are counted and not scored.
+    let attempts = SampleGroup(samples.iter().collect());
+    let model_attempts = attempts.filter(|sample| !sample.is_scripted);
+    let script_attempts = attempts.filter(|sample| sample.is_scripted);
+    let (models, scripts) = (model_attempts.scored(), script_attempts.scored());
     // Where no model was run, the tables of behaviour show what the worlds and the program do.
-    let shown = if models.is_empty() { &scripted } else { &models };
+    let agents = if models.is_empty() { &scripts } else { &models };
+    let record_tokens = RecordTokens::measure(&attempts.scored());
     let parts = vec![
-        ("evidence not run", not_run::render(&context.planned, &models)),
-        ("evidence accuracy", accuracy::by_strategy(&models, NO_MODEL)),
-        ("evidence accuracy scripted", accuracy::by_strategy(&scripted, NO_SAMPLES)),
+        ("evidence not run", not_run::render(&context.planned, &model_attempts)),
+        ("evidence accuracy", accuracy::by_strategy(&model_attempts, NO_MODEL)),
+        ("evidence accuracy scripted", accuracy::by_strategy(&script_attempts, NO_SAMPLES)),
         ("evidence tokens", usage::model_tokens(&models, &context.prices, NO_MODEL)),
-        ("evidence reply tokens", usage::reply_tokens(shown, NO_SAMPLES)),
+        ("evidence reply tokens", usage::reply_tokens(agents, NO_SAMPLES)),
         ("evidence ablation", accuracy::by_ablation(&models, NO_MODEL)),
         ("evidence recipes", recipes::classes(&models, NO_MODEL)),
         ("evidence recipes accuracy", recipes::accuracy_by_class(&models, NO_MODEL)),
         ("evidence filters", accuracy::filters(&models, NO_MODEL)),
-        ("evidence calls", usage::calls(shown, NO_SAMPLES)),
-        ("evidence overhead", usage::overhead(&all, NO_SAMPLES)),
-        ("evidence break-even", usage::break_even(&all)),
+        ("evidence calls", usage::calls(agents, &record_tokens, NO_SAMPLES)),
+        ("evidence overhead", usage::overhead(agents, &record_tokens, NO_SAMPLES)),
+        ("evidence break-even", usage::break_even(agents, &record_tokens)),
         ("evidence paper pooled", comparison::pooled()),
         ("evidence paper", comparison::beside_ours(&models)),
         ("evidence paper filters", comparison::filters_beside_ours(&models)),
         ("evidence hypotheses", context.registration.table(&models)),
     ];
-    RenderedReport { parts, figures: figures::draw(&models, &scripted) }
+    RenderedReport { parts, figures: figures::draw(&models, &scripts, &record_tokens) }
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 mod conversation;
 mod estimate;
 mod journal;
+mod settings;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +18,7 @@ use xtask::output;
 
 use self::conversation::{Conversation, ConversationBounds, converse};
 pub use self::estimate::{RunEstimate, estimate};
-use self::journal::Journal;
+use self::journal::{Journal, RecordedSettings};
 use crate::agent::{AgentFactory, UnsuitableCondition};
 use crate::agents::endpoint::EndpointError;
 use crate::agents::scripted::Script;
@@ -26,14 +28,14 @@ use crate::suite::{Suite, TurnCap};
 use crate::task::{CorpusId, CorpusKind, Family, Task};
 use crate::tasks;
 use crate::tokens;
-use crate::transcript::{Ending, SampleId, Transcript};
+use crate::transcript::{Ending, ModelSettings, RunSettings, SampleId, Transcript};
 use crate::world::World;
 
 /// The least bound of turns in a fair suite.
 const MIN_TURN_CAP: u32 = 40;
 /// The factor between the least number of turns that a strategy needs and their bound.
 const TURN_FACTOR: u32 = 3;
-/// After so many failures of the endpoint in a row, a run stops.
+/// After so many failures of the endpoint in a row in one arm, a run stops.
 const MAX_FAILURES: usize = 5;
 
 /// What to run.
@@ -86,6 +88,15 @@ struct Batch {
     family: Family,
     corpus: CorpusId,
     repeat: u32,
+}
+
+/// An arm at one size.
+type ArmKey = (Condition, Family, CorpusId);
+
+impl Batch {
+    fn arm(&self) -> ArmKey {
+        (self.condition, self.family, self.corpus)
+    }
 }
 
 /// Runs all samples of a suite that have no transcript yet.
@@ -162,6 +173,8 @@ fn finished(world: &mut World, task: &Task) -> Result<Conversation> {
 struct Run<'a> {
     options: &'a RunOptions,
     agents: &'a dyn AgentFactory,
+    /// The SHA-256 of the program.
+    program: String,
     journal: Journal,
     batches: Vec<Batch>,
     next: AtomicUsize,
@@ -173,27 +186,114 @@ struct Run<'a> {
 #[derive(Default)]
 struct Inputs {
     corpora: HashMap<CorpusId, Arc<Corpus>>,
-    tasks: HashMap<(CorpusId, Family), Arc<Vec<Task>>>,
+    tasks: HashMap<(CorpusId, Family), Arc<TaskSet>>,
+}
+
+/// The tasks of a family about a corpus.
+struct TaskSet {
+    tasks: Vec<Task>,
+    /// The SHA-256 of their lines.
+    hash: String,
+}
+
+impl TaskSet {
+    fn generate(corpus: &Corpus, family: Family) -> Result<Self> {
+        let tasks = tasks::generate(corpus, family);
+        let hash = corpora::sha256(tasks::to_lines(&tasks)?.as_bytes());
+        Ok(Self { tasks, hash })
+    }
 }
 
 #[derive(Default)]
 struct RunState {
     summary: RunSummary,
-    /// Failures of the endpoint in a row.
-    failures: usize,
+    failures: FailureCounter,
+    /// Whether the endpoint accepts the temperature, once a sample has shown it.
+    temperature: Option<bool>,
+}
+
+/// Failures of the endpoint in a row, by arm: a success of another worker says nothing about them.
+#[derive(Default)]
+struct FailureCounter(HashMap<ArmKey, usize>);
+
+impl FailureCounter {
+    /// Counts a sample. Returns the failures of its arm in a row.
+    fn record(&mut self, arm: ArmKey, ending: Ending) -> usize {
+        let failures = self.0.entry(arm).or_default();
+        *failures = if ending == Ending::Failed { *failures + 1 } else { 0 };
+        *failures
+    }
 }
 
 impl<'a> Run<'a> {
     fn new(options: &'a RunOptions, agents: &'a dyn AgentFactory) -> Result<Self> {
-        Ok(Self {
+        let program = fs::read(&options.program)
+            .with_context(|| format!("cannot read {}", options.program.display()))?;
+        let run = Self {
             options,
             agents,
+            program: corpora::sha256(&program),
             journal: Journal::open(&options.transcripts)?,
             batches: batches(options),
             next: AtomicUsize::new(0),
             inputs: Mutex::default(),
             state: Mutex::default(),
-        })
+        };
+        run.check_settings()?;
+        Ok(run)
+    }
+
+    /// What samples about tasks with this hash are produced with.
+    fn settings(&self, tasks: &str) -> RunSettings {
+        let max_sample_tokens = self.options.max_sample_tokens;
+        RunSettings {
+            program: self.program.clone(),
+            tasks: tasks.to_owned(),
+            window_tokens: self.options.window_tokens,
+            model: self
+                .agents
+                .settings()
+                .map(|settings| ModelSettings { max_sample_tokens, ..settings }),
+        }
+    }
+
+    /// Refuses a file with samples of the same agent that were produced with other settings.
+    fn check_settings(&self) -> Result<()> {
+        for recorded in self.journal.settings(&self.agents.name()) {
+            let RecordedSettings { family, corpus, settings, is_failed, .. } = recorded;
+            let is_asked = |batch: &Batch| (batch.family, batch.corpus) == (*family, *corpus);
+            let current = if self.batches.iter().any(is_asked) {
+                let (_, tasks) = self.inputs(*corpus, *family)?;
+                self.settings(&tasks.hash)
+            } else {
+                self.settings(&settings.tasks)
+            };
+            let differences = settings::differences(settings, &current);
+            ensure!(differences.is_empty(), self.other_settings(&differences.join("; ")));
+            if let Some(model) = settings.model.as_ref().filter(|_| !is_failed) {
+                self.check_temperature(model)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses samples if the endpoint accepts the temperature in some of them only.
+    fn check_temperature(&self, model: &ModelSettings) -> Result<()> {
+        let first = self.with_state(|state| *state.temperature.get_or_insert(model.temperature));
+        let said = |accepted: bool| if accepted { "accepted" } else { "not accepted" };
+        let (first, current) = (said(first), said(model.temperature));
+        let difference = format!("the temperature 0 was {first} and is {current}");
+        ensure!(first == current, self.other_settings(&difference));
+        Ok(())
+    }
+
+    fn other_settings(&self, differences: &str) -> String {
+        format!(
+            "{} has samples of {} with other settings: {differences}; use another directory with \
+             --dir",
+            self.options.transcripts.display(),
+            self.agents.name()
+        )
     }
 
     /// Takes batches until there are none.
@@ -213,8 +313,8 @@ impl<'a> Run<'a> {
     }
 
     fn batch(&self, batch: &Batch, open: &mut Option<(Condition, CorpusId, World)>) -> Result<()> {
-        let (corpus, tasks) = self.inputs(batch.corpus, batch.family);
-        let tasks = self.pending(batch, &tasks);
+        let (corpus, task_set) = self.inputs(batch.corpus, batch.family)?;
+        let tasks = self.pending(batch, &task_set.tasks);
         if tasks.is_empty() {
             return Ok(());
         }
@@ -244,7 +344,7 @@ impl<'a> Run<'a> {
             if self.is_stopped() {
                 break;
             }
-            self.sample(batch, task, world, max_turns)?;
+            self.sample(batch, task, &task_set.hash, world, max_turns)?;
         }
         Ok(())
     }
@@ -265,8 +365,15 @@ impl<'a> Run<'a> {
         Ok(None)
     }
 
-    /// Has the conversation of a sample, and writes its transcript.
-    fn sample(&self, batch: &Batch, task: &Task, world: &mut World, max_turns: u32) -> Result<()> {
+    /// Has the conversation of a sample, and writes its transcript. `tasks` is their hash.
+    fn sample(
+        &self,
+        batch: &Batch,
+        task: &Task,
+        tasks: &str,
+        world: &mut World,
+        max_turns: u32,
+    ) -> Result<()> {
         let system = batch.condition.system_text();
         let mut agent = match self.agents.open(task, &system, world.tools()) {
             Ok(agent) => agent,
@@ -289,9 +396,16 @@ impl<'a> Run<'a> {
             output::progress(format_args!("{}: {failure:#}", task.id));
         }
         let failure = conversation.failure.as_ref().map(|failure| format!("{failure:#}"));
-        let transcript = self.transcript(batch, task, conversation, max_turns);
+        // After the conversation, which shows what the endpoint accepts.
+        let settings = self.settings(tasks);
+        if let Some(model) =
+            settings.model.as_ref().filter(|_| conversation.ending != Ending::Failed)
+        {
+            self.check_temperature(model)?;
+        }
+        let transcript = self.transcript(batch, task, settings, conversation, max_turns);
         self.journal.append(&transcript)?;
-        self.record(transcript.ending, failure);
+        self.record(batch, transcript.ending, failure);
         Ok(())
     }
 
@@ -299,11 +413,13 @@ impl<'a> Run<'a> {
         &self,
         batch: &Batch,
         task: &Task,
+        settings: RunSettings,
         conversation: Conversation,
         max_turns: u32,
     ) -> Transcript {
         Transcript {
             sample: self.sample_id(batch, task),
+            settings,
             family: batch.family,
             corpus: batch.corpus,
             expected: task.answer.clone(),
@@ -342,32 +458,35 @@ impl<'a> Run<'a> {
     fn max_turns(&self, world: &mut World, task: &Task) -> Result<u32> {
         let suite_cap = match self.options.suite.cap {
             TurnCap::Messages(messages) => messages / 2,
+            TurnCap::Turns(turns) => turns,
             TurnCap::Fair => fair_cap(least_turns(world, task)?),
         };
         Ok(self.agents.turn_cap().unwrap_or(suite_cap))
     }
 
-    fn inputs(&self, id: CorpusId, family: Family) -> (Arc<Corpus>, Arc<Vec<Task>>) {
+    fn inputs(&self, id: CorpusId, family: Family) -> Result<(Arc<Corpus>, Arc<TaskSet>)> {
         let mut inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let corpus =
             inputs.corpora.entry(id).or_insert_with(|| Arc::new(corpora::generate(id))).clone();
-        let tasks = inputs
-            .tasks
-            .entry((id, family))
-            .or_insert_with(|| Arc::new(tasks::generate(&corpus, family)))
-            .clone();
-        (corpus, tasks)
+        if let Some(tasks) = inputs.tasks.get(&(id, family)) {
+            return Ok((corpus, Arc::clone(tasks)));
+        }
+        let tasks = Arc::new(TaskSet::generate(&corpus, family)?);
+        inputs.tasks.insert((id, family), Arc::clone(&tasks));
+        Ok((corpus, tasks))
     }
 
-    fn record(&self, ending: Ending, failure: Option<String>) {
+    fn record(&self, batch: &Batch, ending: Ending, failure: Option<String>) {
         let failures = self.with_state(|state| {
             *state.summary.endings.entry(ending).or_default() += 1;
-            state.failures = if ending == Ending::Failed { state.failures + 1 } else { 0 };
-            state.failures
+            state.failures.record(batch.arm(), ending)
         });
         if failures >= MAX_FAILURES {
+            let Batch { condition, corpus, .. } = batch;
             let last = failure.unwrap_or_default();
-            self.stop(&format!("{failures} failures in a row; the last one: {last}"));
+            self.stop(&format!(
+                "{failures} failures in a row in {condition}, {corpus}; the last one: {last}"
+            ));
         }
     }
 
@@ -435,11 +554,28 @@ mod tests {
             max_sample_tokens: None,
         };
         let batches = batches(&options);
-        assert_eq!(batches.len(), 6 * 7 * 2 * 2);
+        assert_eq!(batches.len(), 6 * 6 * 2 * 2);
         let mut worlds: Vec<(Condition, CorpusId)> =
             batches.iter().map(|batch| (batch.condition, batch.corpus)).collect();
         worlds.dedup();
         assert_eq!(worlds.len(), 6 * 2);
+    }
+
+    #[test]
+    fn failures_are_counted_for_each_arm() {
+        let arm = |name: &str| -> ArmKey {
+            let corpus = CorpusId { kind: CorpusKind::Memories, size: 50 };
+            (name.parse().unwrap(), Family::IdLookup, corpus)
+        };
+        let (one, other) = (arm("s1-c1"), arm("s2-c1"));
+        let mut failures = FailureCounter::default();
+        for expected in 1..=MAX_FAILURES {
+            assert_eq!(failures.record(one, Ending::Failed), expected);
+            // Another worker goes on.
+            assert_eq!(failures.record(other, Ending::Answered), 0);
+        }
+        assert_eq!(failures.record(one, Ending::NoAnswer), 0);
+        assert_eq!(failures.record(one, Ending::Failed), 1);
     }
 
     #[test]

@@ -26,7 +26,7 @@ static LIBRARY: LazyLock<RecipeLibrary> = LazyLock::new(RecipeLibrary::new);
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Score {
-    /// Whether the given answer is the expected one.
+    /// Whether the answer is the expected one.
     pub correct: bool,
     /// Tokens, as the endpoint counts them.
     pub usage: Usage,
@@ -40,7 +40,8 @@ pub struct Score {
     pub turns: u32,
     /// Duration of the conversation.
     pub elapsed_millis: u64,
-    /// k: the records in all replies.
+    /// The records in all replies, as the transcript counts them: the extraction tools count rows, and
+    /// the output of code is searched for ids. The two are not comparable.
     pub records_given: u64,
     /// n: the records of the corpus.
     pub records: u64,
@@ -54,6 +55,8 @@ pub struct Score {
     pub write_micros: Vec<u64>,
     /// o200k tokens of the replies that describe an offloaded result.
     pub descriptor_tokens: Vec<u64>,
+    /// o200k tokens of all other replies without an error: pages, extracts and the output of code.
+    pub data_tokens: u64,
     /// The replies that contain records of the corpus itself.
     pub inline: InlineReplies,
     /// The extraction commands in order.
@@ -70,7 +73,8 @@ pub struct InlineReplies {
 }
 
 impl Score {
-    /// k/n: the records in all replies by those of the corpus.
+    /// The records in all replies by those of the corpus, with the limit of
+    /// [`records_given`](Self::records_given).
     pub fn access_ratio(&self) -> f64 {
         real(self.records_given) / real(self.records.max(1))
     }
@@ -104,11 +108,11 @@ impl Score {
 pub fn score(transcript: &Transcript) -> Score {
     let calls: Vec<&CallRecord> =
         transcript.calls.iter().filter(|call| call.tool != ANSWER_TOOL).collect();
-    let (offloaded, others): (Vec<&CallRecord>, Vec<&CallRecord>) =
+    let (descriptors, others): (Vec<&CallRecord>, Vec<&CallRecord>) =
         calls.iter().copied().partition(|call| call.write_micros.is_some());
-    let given = transcript.given.as_ref();
+    let Transcript { family, expected, given: answer, .. } = transcript;
     Score {
-        correct: given.is_some_and(|given| answers::is_right(&transcript.expected, given)),
+        correct: answer.as_ref().is_some_and(|answer| answers::is_right(expected, answer)),
         usage: transcript.usage,
         reply_tokens: calls.iter().map(|call| call.reply_tokens).sum(),
         reply_bytes: calls.iter().map(|call| call.reply.len() as u64).sum(),
@@ -120,11 +124,16 @@ pub fn score(transcript: &Transcript) -> Score {
         first_call_correct: calls
             .iter()
             .find(|call| command::is_extraction(&call.tool))
-            .map(|call| !call.is_error && answers::determines(&call.reply, &transcript.expected)),
+            .map(|call| !call.is_error && answers::determines(call, *family, expected)),
         errors: counted(calls.iter().filter(|call| call.is_error).map(|call| error_class(call))),
         recoveries: recoveries(&calls),
         write_micros: calls.iter().filter_map(|call| call.write_micros).collect(),
-        descriptor_tokens: offloaded.iter().map(|call| call.reply_tokens).collect(),
+        descriptor_tokens: descriptors.iter().map(|call| call.reply_tokens).collect(),
+        data_tokens: others
+            .iter()
+            .filter(|call| !call.is_error)
+            .map(|call| call.reply_tokens)
+            .sum(),
         inline: inline_replies(&others),
         commands: calls
             .iter()
@@ -160,11 +169,11 @@ fn error_class(call: &CallRecord) -> String {
 }
 
 fn recoveries(calls: &[&CallRecord]) -> u64 {
-    let recovered = calls.iter().enumerate().filter(|(at, call)| {
+    let recoveries = calls.iter().enumerate().filter(|(at, call)| {
         let next = calls[at + 1..].iter().find(|later| later.tool == call.tool);
         call.is_error && next.is_some_and(|next| !next.is_error)
     });
-    recovered.count() as u64
+    recoveries.count() as u64
 }
 
 #[cfg(test)]
@@ -173,7 +182,7 @@ mod tests {
 
     use super::*;
     use crate::task::{Answer, CorpusId, CorpusKind, Family};
-    use crate::transcript::{Ending, SampleId};
+    use crate::transcript::{Ending, RunSettings, SampleId};
 
     fn call(tool: &str, arguments: Value, reply: &str) -> CallRecord {
         CallRecord {
@@ -188,7 +197,7 @@ mod tests {
         }
     }
 
-    fn transcript(calls: Vec<CallRecord>, given: Option<Answer>) -> Transcript {
+    fn transcript(calls: Vec<CallRecord>, answer: Option<Answer>) -> Transcript {
         Transcript {
             sample: SampleId {
                 suite: "s".to_owned(),
@@ -197,10 +206,16 @@ mod tests {
                 task: "t".to_owned(),
                 repeat: 0,
             },
+            settings: RunSettings {
+                program: "p".to_owned(),
+                tasks: "t".to_owned(),
+                window_tokens: 200_000,
+                model: None,
+            },
             family: Family::IdLookup,
             corpus: CorpusId { kind: CorpusKind::Memories, size: 200 },
             expected: Answer::Count(7),
-            given,
+            given: answer,
             ending: Ending::Answered,
             turns: 4,
             max_turns: 40,
@@ -232,6 +247,7 @@ mod tests {
         assert_eq!(score.write_micros, [900]);
         assert_eq!(score.descriptor_tokens, [420]);
         assert_eq!(score.inline, InlineReplies::default());
+        assert_eq!(score.data_tokens, 10, "without the descriptor and the error");
         assert_eq!(score.reply_tokens, 440);
         assert_eq!(score.model_tokens(), 155);
         let classes: Vec<_> = score.commands.iter().map(|command| command.class).collect();
@@ -245,6 +261,7 @@ mod tests {
         (page.records_given, page.reply_tokens) = (5, 800);
         let score = score(&transcript(vec![page.clone(), page], None));
         assert_eq!(score.inline, InlineReplies { tokens: 1600, records: 10 });
+        assert_eq!(score.data_tokens, 1600);
         assert_eq!(score.first_call_correct, None);
     }
 
@@ -256,6 +273,13 @@ mod tests {
         assert!(!score.correct);
         assert_eq!(score.goal_achievement(), Some(0.0));
         assert_eq!(score.alignment(), Some(0.0));
+    }
+
+    #[test]
+    fn a_look_at_the_first_lines_determines_nothing() {
+        let look = call("bash", json!({"command": "head -n 7 f"}), "1\n2\n3\n4\n5\n6\n7\n");
+        let score = score(&transcript(vec![look], None));
+        assert_eq!(score.first_call_correct, Some(false));
     }
 
     #[test]

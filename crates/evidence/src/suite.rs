@@ -3,18 +3,25 @@
 use anyhow::{Result, bail};
 
 use crate::condition::{
-    Ablation, Condition, PAPER_PAGE, PythonPages, QueryLanguage, SERVER_PAGE, Strategy,
+    Ablation, Condition, LOG_PAGE, MAP_PAGE, PAPER_PAGE, PythonPages, QueryLanguage, SERVER_PAGE,
+    Strategy, server_page,
 };
 use crate::task::{CorpusKind, Family};
-use crate::tasks::{PAPER_TASKS, TASKS_PER_FAMILY};
+use crate::tasks::{LOCAL_MODEL_TASKS, PAPER_TASKS, TASKS_PER_FAMILY};
 
 /// The messages of a conversation in the paper, after which it was ended.
 pub const PAPER_MESSAGES: u32 = 20;
-/// The tasks of the suite for a model on this machine.
-const LOCAL_MODEL_TASKS: usize = 20;
-
 /// The suite for a model on this machine.
 const LOCAL_MODEL: &str = "local-model";
+/// The turns of a conversation with a model on this machine, which takes minutes for them and has a
+/// small context window.
+const LOCAL_MODEL_TURNS: u32 = 12;
+/// The context window of a model on this machine.
+const LOCAL_MODEL_WINDOW_TOKENS: u64 = 16_384;
+/// The context window of other models.
+const WINDOW_TOKENS: u64 = 200_000;
+/// How often other models are asked each task.
+const REPEATS: u32 = 3;
 
 /// The names of all suites.
 pub const NAMES: [&str; 9] =
@@ -26,6 +33,8 @@ pub const NAMES: [&str; 9] =
 pub enum TurnCap {
     /// So many messages. A turn with tool calls is two: the calls, and their replies.
     Messages(u32),
+    /// So many turns.
+    Turns(u32),
     /// Three times the turns that the strategy needs at least, and at least 40.
     Fair,
 }
@@ -75,7 +84,7 @@ impl Suite {
             "e4" => (filters(), TASKS_PER_FAMILY, TurnCap::Fair),
             "families" => (families(), TASKS_PER_FAMILY, TurnCap::Fair),
             "kinds" => (kinds(), TASKS_PER_FAMILY, TurnCap::Fair),
-            LOCAL_MODEL => (local_model(), LOCAL_MODEL_TASKS, TurnCap::Fair),
+            LOCAL_MODEL => (local_model(), LOCAL_MODEL_TASKS, TurnCap::Turns(LOCAL_MODEL_TURNS)),
             _ => bail!("no suite {name}; suites are {}", NAMES.join(", ")),
         };
         Ok(Self { name: name.to_owned(), arms, tasks, cap })
@@ -92,15 +101,27 @@ impl Suite {
         }
     }
 
-    /// The arms without repetitions, in their order.
+    /// How often a model is asked each task, if a run does not say it.
+    pub fn default_repeats(&self) -> u32 {
+        if self.name == LOCAL_MODEL { 1 } else { REPEATS }
+    }
+
+    /// The context window of the model, if a run does not say it.
+    pub fn default_window_tokens(&self) -> u64 {
+        if self.name == LOCAL_MODEL { LOCAL_MODEL_WINDOW_TOKENS } else { WINDOW_TOKENS }
+    }
+
+    /// The arms without repetitions, in their order, each with the condition that its samples are
+    /// recorded under. See [`Condition::canonical`].
     pub fn distinct_arms(&self) -> Vec<Arm> {
         let mut distinct: Vec<Arm> = Vec::new();
         for arm in &self.arms {
+            let arm = Arm { condition: arm.condition.canonical(), ..*arm };
             let is_same = |other: &Arm| {
                 (other.condition, other.family, other.kind) == (arm.condition, arm.family, arm.kind)
             };
             if !distinct.iter().any(is_same) {
-                distinct.push(*arm);
+                distinct.push(arm);
             }
         }
         distinct
@@ -136,7 +157,7 @@ fn paper() -> Vec<Arm> {
     let strategies = [
         Condition::new(Strategy::LroShell),
         Condition::new(Strategy::InlinePaged { page: PAPER_PAGE }),
-        Condition::new(Strategy::InlineCode(PythonPages::Absent)),
+        Condition::new(Strategy::InlineCode { pages: PythonPages::Absent, page: PAPER_PAGE }),
         Condition::new(Strategy::Summary),
         Condition::new(Strategy::Truncation),
     ];
@@ -152,12 +173,17 @@ fn paper() -> Vec<Arm> {
 
 /// All strategies with the full descriptor, and ours with the compact one.
 fn strategies() -> Vec<Condition> {
-    let mut conditions: Vec<Condition> = Strategy::ALL.into_iter().map(Condition::new).collect();
+    // Memories have pages of their own sizes.
+    let of_others = |strategy: &Strategy| {
+        matches!(strategy, Strategy::InlinePaged { page: LOG_PAGE | MAP_PAGE })
+    };
+    let strategies = Strategy::ALL.into_iter().filter(|strategy| !of_others(strategy));
+    let mut conditions: Vec<Condition> = strategies.map(Condition::new).collect();
     conditions.push(Condition::with_ablation(NATIVE, Ablation::Compact));
     conditions
 }
 
-/// C1–C9 and C1g–C4g on S1 and S2.
+/// C1–C10 and C1g–C4g on S1 and S2.
 fn ablations() -> Vec<Condition> {
     let all = |strategy| {
         let guided = on(strategy, &Ablation::GUIDED).into_iter().map(Condition::guided);
@@ -173,7 +199,7 @@ fn recipes() -> Vec<Arm> {
     memories("e3", &conditions, &[Family::IdLookup])
 }
 
-/// E4: C1–C9 on filters, and each query language alone.
+/// E4: C1–C10 on filters, and each query language alone.
 fn filters() -> Vec<Arm> {
     let languages = [QueryLanguage::Sql, QueryLanguage::Jq];
     let languages = languages.map(|language| Condition::new(Strategy::LroNative(language)));
@@ -183,14 +209,14 @@ fn filters() -> Vec<Arm> {
     memories("e4", &conditions, &[Family::AggregateFilter])
 }
 
-/// The families that the paper does not have.
-const OTHER_FAMILIES: [Family; 7] = [
+/// The families that the paper does not have. T8 is no arm of its own: always `none` would be right
+/// in it. Tasks without a match are among those of T2, T4, T5 and T9.
+const OTHER_FAMILIES: [Family; 6] = [
     Family::GroupArgmax,
     Family::TopK,
     Family::Temporal,
     Family::Join,
     Family::NeedleRead,
-    Family::Absent,
     Family::SecondQuestion,
 ];
 
@@ -208,19 +234,20 @@ fn families() -> Vec<Arm> {
 
 /// Results that are not memories.
 fn kinds() -> Vec<Arm> {
-    let conditions = [
-        Condition::new(Strategy::LroShell),
-        Condition::new(NATIVE),
-        Condition::new(Strategy::InlinePaged { page: SERVER_PAGE }),
-        Condition::new(Strategy::InlineWhole),
-        Condition::new(Strategy::ClientSpill),
-    ];
     let families =
         [Family::IdLookup, Family::AggregateFilter, Family::GroupArgmax, Family::NeedleRead];
     let kinds = [CorpusKind::Issues, CorpusKind::Log, CorpusKind::Map];
     kinds
         .into_iter()
         .flat_map(|kind| {
+            let conditions = [
+                Strategy::LroShell,
+                NATIVE,
+                Strategy::InlinePaged { page: server_page(kind) },
+                Strategy::InlineWhole,
+                Strategy::ClientSpill,
+            ]
+            .map(Condition::new);
             let arms = memories("kinds", &conditions, &families);
             arms.into_iter().map(move |arm| Arm { kind, ..arm })
         })
@@ -281,8 +308,14 @@ mod tests {
                 "e4 s1-c5",
             ]
         );
-        // One condition under three names is run once.
-        assert_eq!(suite.distinct_arms().len(), 18);
+        // One condition under several names is run once, also C5 and pages of five.
+        let distinct = suite.distinct_arms();
+        assert_eq!(distinct.len(), 17);
+        let of_pages = |arm: &&Arm| arm.condition.name() == "s3-5";
+        let families: Vec<Family> =
+            distinct.iter().filter(of_pages).map(|arm| arm.family).collect();
+        assert_eq!(families, [Family::IdLookupPaper, Family::AggregateFilter]);
+        assert!(distinct.iter().all(|arm| !arm.condition.name().ends_with("-c5")));
         let fair = Suite::named("paper-fair").unwrap();
         assert_eq!((fair.arms, fair.cap), (suite.arms, TurnCap::Fair));
     }
@@ -306,9 +339,52 @@ mod tests {
     }
 
     #[test]
-    fn the_local_model_gets_100_samples() {
+    fn the_local_model_gets_100_short_samples() {
         let suite = Suite::named("local-model").unwrap();
         assert_eq!(suite.arms.len() * suite.tasks, 100);
         assert_eq!(suite.default_sizes(CorpusKind::Memories), [200]);
+        assert_eq!((suite.default_repeats(), suite.default_window_tokens()), (1, 16_384));
+        assert_eq!(suite.cap, TurnCap::Turns(12));
+        let other = Suite::named("e1").unwrap();
+        assert_eq!((other.default_repeats(), other.default_window_tokens()), (3, 200_000));
+    }
+
+    fn names(suite: &str) -> Vec<String> {
+        let suite = Suite::named(suite).unwrap();
+        suite.arms.iter().map(|arm| format!("{} {}", arm.kind, arm.condition.name())).collect()
+    }
+
+    #[test]
+    fn pages_have_about_the_same_tokens_for_every_kind() {
+        let e1 = names("e1");
+        for condition in ["s3-5", "s3-50", "s4-paper", "s4-pages", "s4-pages-50"] {
+            assert!(e1.contains(&format!("memories {condition}")), "{e1:?}");
+        }
+        let kinds = names("kinds");
+        for (kind, condition) in [("issues", "s3-50"), ("log", "s3-200"), ("map", "s3-80")] {
+            let paged: HashSet<&String> = kinds
+                .iter()
+                .filter(|name| name.starts_with(kind) && name.contains(" s3-"))
+                .collect();
+            assert_eq!(paged, HashSet::from([&format!("{kind} {condition}")]));
+        }
+    }
+
+    #[test]
+    fn deleted_recipes_and_the_setting_are_two_ablations() {
+        for suite in ["e2", "e4"] {
+            let names = names(suite);
+            for condition in ["s1-c2", "s1-c10", "s2-c2", "s2-c10"] {
+                assert!(names.contains(&format!("memories {condition}")), "{suite}: {names:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_arm_has_the_same_answer_in_most_tasks() {
+        for name in NAMES {
+            let arms = Suite::named(name).unwrap().arms;
+            assert!(arms.iter().all(|arm| arm.family != Family::Absent), "{name}");
+        }
     }
 }

@@ -7,13 +7,13 @@ mod coverage;
 mod measure;
 mod recording;
 mod simulate;
+mod tables;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, ensure};
 use lro::mcp::Tools;
 use lro::{Extractor, Spools};
 use lro_core::config::Config;
@@ -29,8 +29,9 @@ use xtask::run_record::RunRecord;
 
 use self::coverage::Gap;
 use self::measure::{Fidelity, MeasuredResult, ResultStore, Shape};
-use self::recording::{Item, Recording, find_runs, read_run};
+use self::recording::{Item, RecordedResult, Recording, find_runs, read_run};
 use self::simulate::{Behaviour, Replacement, TokenItem, TokenRun};
+use self::tables::tables;
 use crate::statistics::{quantile, real};
 use crate::tokens;
 
@@ -45,6 +46,8 @@ const THRESHOLDS: [u64; 4] = [1600, 4000, 10_000, 25_000];
 const LARGE_TOKENS: u64 = 10_000;
 /// How often the progress is printed, in runs.
 const PROGRESS_RUNS: usize = 50;
+/// How many of the results that could not be measured are named.
+const MAX_NAMED: u64 = 5;
 
 /// The recordings.
 #[derive(Debug, clap::Args)]
@@ -60,21 +63,25 @@ struct TrafficResults {
     runs: usize,
     unreadable_runs: usize,
     results: u64,
+    /// Results that could not be read or stored. They are in no other number but those of the
+    /// simulation, in which they stay as they were recorded.
+    unmeasured: u64,
     errors: u64,
     tokens: u64,
-    services: BTreeMap<String, ServiceResults>,
+    /// By service and server, for example `github/official`.
+    servers: BTreeMap<String, ServerResults>,
     sizes: Vec<SizeResults>,
     shapes: BTreeMap<Shape, ShapeResults>,
     stored: StoredResults,
     definitions_tokens: u64,
-    recorded_input_tokens: u64,
+    recorded: RecordedInput,
     overflowed_runs: usize,
     thresholds: Vec<ThresholdResults>,
     recommended_threshold: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
-struct ServiceResults {
+struct ServerResults {
     runs: u64,
     overflowed_runs: u64,
     results: u64,
@@ -95,6 +102,9 @@ struct ShapeResults {
     results: u64,
     tokens: u64,
     large_results: u64,
+    stored: u64,
+    /// Stored results whose every byte is shown or named in the descriptor.
+    accounted: u64,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -106,6 +116,20 @@ struct StoredResults {
     /// Results whose every byte is shown or named in the descriptor.
     accounted: u64,
     gaps: BTreeMap<Gap, u64>,
+}
+
+/// The input of the recorded requests, without those that the API refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+struct RecordedInput {
+    /// The tokens of all runs, as counted here.
+    tokens: u64,
+    /// The runs with a count by the API.
+    counted_runs: u64,
+    /// The tokens of these runs, as counted here.
+    counted_tokens: u64,
+    /// The tokens of these runs, as the API counted them. It also counts system texts and the tools
+    /// of the servers, which are not in the recordings.
+    api_tokens: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -123,6 +147,9 @@ struct BehaviourResults {
     behaviour: Behaviour,
     input_tokens: u64,
     change_percent: f64,
+    /// The same difference, in per cent of the API's count.
+    api_change_percent: Option<f64>,
+    /// An upper bound: a run that did not end so would have gone on.
     overflows_avoided: usize,
 }
 
@@ -135,6 +162,7 @@ impl ThresholdResults {
 
 /// Measures all results, and writes the record and the tables.
 pub fn run(repository: &Repository, args: &TrafficArgs) -> Result<bool> {
+    check_part(&repository.read(DOCUMENT)?, DOCUMENT, PART)?;
     let record = RunRecord::begin(repository, "evidence-traffic", "cargo evidence traffic DIR")?;
     let directory = &args.directory;
     let directory = directory.canonicalize().with_context(|| format!("{}", directory.display()))?;
@@ -147,7 +175,7 @@ pub fn run(repository: &Repository, args: &TrafficArgs) -> Result<bool> {
             output::progress(format_args!("traffic: run {} of {}", n + 1, found.len()));
         }
         match read_run(&directory, path) {
-            Ok(recording) => traffic.add(&recording, &mut store)?,
+            Ok(recording) => traffic.add(&recording, &mut store),
             Err(error) => {
                 output::progress(format_args!("skipped: {error:#}"));
                 traffic.results.unreadable_runs += 1;
@@ -155,13 +183,24 @@ pub fn run(repository: &Repository, args: &TrafficArgs) -> Result<bool> {
         }
     }
     let results = traffic.finish(definitions_tokens());
-    let passed = results.stored.different == 0;
+    let passed = results.stored.different == 0 && results.unmeasured == 0;
     let record = record.finish(results);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
     let tables = tables(record.results());
     output::line(&tables);
     write_generated(repository, DOCUMENT, PART, &format!("{}\n\n{tables}", record.caption()))?;
     Ok(passed)
+}
+
+/// Checks that `document` has the generated part, before a long measurement whose results go there.
+pub(crate) fn check_part(document: &str, name: &str, part: &str) -> Result<()> {
+    let (begin, end) = (format!("<!-- generated: {part} -->"), "<!-- end -->");
+    let rest = document.split_once(&begin).map(|(_, rest)| rest);
+    ensure!(
+        rest.is_some_and(|rest| rest.contains(end)),
+        "{name} has no part `{begin}` \u{2026} `{end}` for the results: add these lines"
+    );
+    Ok(())
 }
 
 /// The tokens of the definitions of the extraction tools, which the proxy adds to every request.
@@ -190,28 +229,40 @@ impl Traffic {
         Self { results, runs: Vec::new() }
     }
 
-    fn add(&mut self, recording: &Recording, store: &mut ResultStore) -> Result<()> {
+    fn add(&mut self, recording: &Recording, store: &mut ResultStore) {
         let mut items = Vec::new();
         for item in &recording.items {
             items.push(match item {
                 Item::User(text) => TokenItem::User(tokens::count(text)),
                 Item::Assistant(text) => TokenItem::Assistant(tokens::count(text)),
-                Item::Result(recorded) => {
-                    let measured = store.measure(recorded)?;
-                    self.add_result(&recording.service, &measured);
-                    let descriptor = measured.stored.map(|stored| stored.descriptor_tokens);
-                    TokenItem::Result { tokens: measured.tokens, descriptor }
-                }
+                Item::Result(recorded) => match store.measure(recorded) {
+                    Ok(measured) => {
+                        self.add_result(&recording.server, &measured);
+                        let descriptor = measured.stored.map(|stored| stored.descriptor_tokens);
+                        TokenItem::Result { tokens: measured.tokens, descriptor }
+                    }
+                    Err(error) => self.add_unmeasured(&recording.name, recorded, &error),
+                },
             });
         }
-        let service = self.results.services.entry(recording.service.clone()).or_default();
-        service.runs += 1;
-        service.overflowed_runs += u64::from(recording.overflow.is_some());
-        self.runs.push(TokenRun { overflow: recording.overflow, items });
-        Ok(())
+        let server = self.results.servers.entry(recording.server.clone()).or_default();
+        server.runs += 1;
+        server.overflowed_runs += u64::from(recording.overflow.is_some());
+        let Recording { overflow, api_input, .. } = *recording;
+        self.runs.push(TokenRun { overflow, api_input, items });
     }
 
-    fn add_result(&mut self, service: &str, measured: &MeasuredResult) {
+    /// Counts a result that could not be measured. In the simulation it stays as it was.
+    fn add_unmeasured(&mut self, run: &str, recorded: &RecordedResult, error: &Error) -> TokenItem {
+        self.results.unmeasured += 1;
+        if self.results.unmeasured <= MAX_NAMED {
+            let tool = &recorded.tool;
+            output::progress(format_args!("not measured: {run}, a result of {tool}: {error:#}"));
+        }
+        TokenItem::Result { tokens: tokens::count(&recorded.json), descriptor: None }
+    }
+
+    fn add_result(&mut self, server: &str, measured: &MeasuredResult) {
         let results = &mut self.results;
         let tokens = measured.tokens;
         results.results += 1;
@@ -226,12 +277,14 @@ impl Traffic {
         shape.results += 1;
         shape.tokens += tokens;
         shape.large_results += large;
-        let service = results.services.entry(service.to_owned()).or_default();
-        service.results += 1;
-        service.tokens += tokens;
-        service.large_results += large;
-        service.large_tokens += large * tokens;
+        let server = results.servers.entry(server.to_owned()).or_default();
+        server.results += 1;
+        server.tokens += tokens;
+        server.large_results += large;
+        server.large_tokens += large * tokens;
         let Some(facts) = &measured.stored else { return };
+        shape.stored += 1;
+        shape.accounted += u64::from(facts.gap.is_none());
         let stored = &mut results.stored;
         stored.results += 1;
         match facts.fidelity {
@@ -250,15 +303,35 @@ impl Traffic {
         results.runs = runs.len();
         results.overflowed_runs = runs.iter().filter(|run| run.overflow.is_some()).count();
         results.definitions_tokens = definitions_tokens;
-        results.recorded_input_tokens = runs.iter().map(|run| run.as_recorded().input).sum();
+        results.recorded = RecordedInput::new(&runs);
         results.thresholds = THRESHOLDS
-            .map(|threshold| {
-                at_threshold(&runs, threshold, definitions_tokens, results.recorded_input_tokens)
-            })
+            .map(|threshold| at_threshold(&runs, threshold, definitions_tokens, results.recorded))
             .to_vec();
         let best = results.thresholds.iter().min_by(|a, b| a.worst().total_cmp(&b.worst()));
         results.recommended_threshold = best.map(|best| best.threshold);
         results
+    }
+}
+
+impl RecordedInput {
+    fn new(runs: &[TokenRun]) -> Self {
+        let mut input = Self::default();
+        for run in runs {
+            let tokens = run.as_recorded().input;
+            input.tokens += tokens;
+            if let Some(api_tokens) = run.api_input {
+                input.counted_runs += 1;
+                input.counted_tokens += tokens;
+                input.api_tokens += api_tokens;
+            }
+        }
+        input
+    }
+
+    /// The change of the counted runs to `tokens`, in per cent of the API's count.
+    fn api_change_percent(&self, tokens: u64) -> Option<f64> {
+        let share = |tokens: u64| percent(tokens, self.api_tokens);
+        (self.api_tokens > 0).then(|| share(tokens) - share(self.counted_tokens))
     }
 }
 
@@ -267,17 +340,20 @@ fn at_threshold(
     runs: &[TokenRun],
     threshold: u64,
     definitions: u64,
-    recorded_input: u64,
+    recorded: RecordedInput,
 ) -> ThresholdResults {
     let replacement =
         |behaviour: Option<Behaviour>| Replacement { threshold, behaviour, definitions };
     let behaviours = Behaviour::ALL.map(|behaviour| {
         let replacement = replacement(Some(behaviour));
-        let input_tokens = runs.iter().map(|run| run.with_replacement(replacement).input).sum();
+        let input = |run: &TokenRun| run.with_replacement(replacement).input;
+        let input_tokens = runs.iter().map(input).sum();
+        let counted = runs.iter().filter(|run| run.api_input.is_some());
         BehaviourResults {
             behaviour,
             input_tokens,
-            change_percent: percent(input_tokens, recorded_input) - 100.0,
+            change_percent: percent(input_tokens, recorded.tokens) - 100.0,
+            api_change_percent: recorded.api_change_percent(counted.map(input).sum()),
             overflows_avoided: runs
                 .iter()
                 .filter(|run| run.fits(replacement) == Some(true))
@@ -306,201 +382,23 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * real(part) / real(whole) }
 }
 
-fn tables(results: &TrafficResults) -> String {
-    let mut text = format!(
-        "{} runs with {} tool results of {} tokens (o200k); {} results are errors. {} runs could not be read.\n\n",
-        with_separators(results.runs as u64),
-        with_separators(results.results),
-        with_separators(results.tokens),
-        with_separators(results.errors),
-        results.unreadable_runs
-    );
-    text += &services_table(results);
-    text += "\n\n";
-    text += &sizes_table(results);
-    text += "\n\n";
-    text += &shapes_table(results);
-    text += "\n\n";
-    text += &stored_text(&results.stored);
-    text += "\n\n";
-    text += &net_table(results);
-    text += "\n\n";
-    text += &recommendation(results);
-    text
-}
-
-fn services_table(results: &TrafficResults) -> String {
-    let mut table = String::from(
-        "| service | runs | ended by a full context window | results | tokens | from 10,000 tokens on: results | tokens |\n\
-         |---|--:|--:|--:|--:|--:|--:|",
-    );
-    for (name, service) in &results.services {
-        let _ = write!(
-            table,
-            "\n| {name} | {} | {} | {} | {} | {:.1} % | {:.0} % |",
-            service.runs,
-            service.overflowed_runs,
-            with_separators(service.results),
-            with_separators(service.tokens),
-            percent(service.large_results, service.results),
-            percent(service.large_tokens, service.tokens)
-        );
-    }
-    table
-}
-
-fn sizes_table(results: &TrafficResults) -> String {
-    let mut table = String::from(
-        "| size in tokens | results | of all results | of all tokens |\n|---|--:|--:|--:|",
-    );
-    for (n, size) in results.sizes.iter().enumerate() {
-        let range = match results.sizes.get(n + 1) {
-            Some(next) => format!(
-                "{}–{}",
-                with_separators(size.from_tokens),
-                with_separators(next.from_tokens - 1)
-            ),
-            None => format!("from {} on", with_separators(size.from_tokens)),
-        };
-        let _ = write!(
-            table,
-            "\n| {range} | {} | {:.1} % | {:.1} % |",
-            with_separators(size.results),
-            percent(size.results, results.results),
-            percent(size.tokens, results.tokens)
-        );
-    }
-    table
-}
-
-fn shapes_table(results: &TrafficResults) -> String {
-    let mut table = String::from(
-        "| shape | results | of all results | of all tokens | from 10,000 tokens on |\n|---|--:|--:|--:|--:|",
-    );
-    for shape in Shape::ALL {
-        let Some(found) = results.shapes.get(&shape) else { continue };
-        let _ = write!(
-            table,
-            "\n| {} | {} | {:.1} % | {:.1} % | {} |",
-            shape.title(),
-            with_separators(found.results),
-            percent(found.results, results.results),
-            percent(found.tokens, results.tokens),
-            found.large_results
-        );
-    }
-    table
-}
-
-fn stored_text(stored: &StoredResults) -> String {
-    let gaps: Vec<String> = stored.gaps.iter().map(|(gap, n)| format!("{gap:?} {n}")).collect();
-    let gaps = if gaps.is_empty() { String::new() } else { format!(" ({})", gaps.join(", ")) };
-    format!(
-        "Every result that is not an error was stored and read again: {} of {} are the same byte for byte, {} without \
-         white space between the lexemes of JSON, {} differ. The descriptors show or name every byte of {} of {} \
-         results, {:.2} %{gaps}.",
-        with_separators(stored.exact),
-        with_separators(stored.results),
-        stored.same_lexemes,
-        stored.different,
-        with_separators(stored.accounted),
-        with_separators(stored.results),
-        percent(stored.accounted, stored.results)
-    )
-}
-
-fn net_table(results: &TrafficResults) -> String {
-    let mut table = String::from("| threshold | results replaced | their tokens |");
-    for behaviour in Behaviour::ALL {
-        let _ = write!(table, " {} |", behaviour.title());
-    }
-    let _ = write!(
-        table,
-        " of {} overflows avoided | median of these conversations |\n|--:|--:|--:|",
-        results.overflowed_runs
-    );
-    table += &"--:|".repeat(Behaviour::ALL.len() + 2);
-    for threshold in &results.thresholds {
-        let _ = write!(
-            table,
-            "\n| {} | {:.1} % | {:.0} % |",
-            with_separators(threshold.threshold),
-            percent(threshold.replaced_results, results.results),
-            percent(threshold.replaced_tokens, results.tokens)
-        );
-        for one in &threshold.behaviours {
-            let _ = write!(table, " {} |", change(one.change_percent));
-        }
-        let avoided: Vec<String> =
-            threshold.behaviours.iter().map(|one| one.overflows_avoided.to_string()).collect();
-        let median = threshold
-            .overflowed_median_tokens
-            .map_or_else(|| "–".to_owned(), |tokens| format!("{tokens:.0}"));
-        let _ = write!(table, " {} | {median} |", avoided.join(" / "));
-    }
-    format!(
-        "Input tokens over all requests, compared with the {} that were recorded. Assumed: a result from the threshold \
-         on is replaced by its descriptor; the model then makes so many further calls, each a request of its own with a \
-         reply of so many tokens that stays in the conversation; everything else is as recorded. Every request also has \
-         the {} tokens of the extraction tools. System texts and the tools of the servers are not in the recordings.\n\n\
-         {table}",
-        with_separators(results.recorded_input_tokens),
-        with_separators(results.definitions_tokens)
-    )
-}
-
-fn recommendation(results: &TrafficResults) -> String {
-    let find = |tokens: u64| results.thresholds.iter().find(|one| one.threshold == tokens);
-    let Some(best) = results.recommended_threshold.and_then(find) else { return String::new() };
-    let mut text = format!(
-        "Recommended threshold: {} tokens, whose worst case is the best: {} input.",
-        with_separators(best.threshold),
-        change(best.worst())
-    );
-    if let Some(low) = results.thresholds.first().filter(|low| low.threshold != best.threshold) {
-        let _ = write!(
-            text,
-            " A lower threshold can cost: at {} the worst case is {}.",
-            with_separators(low.threshold),
-            change(low.worst())
-        );
-    }
-    text
-}
-
-/// A change in per cent with its sign.
-fn change(percent: f64) -> String {
-    format!("{percent:+.0} %").replace('-', "\u{2212}")
-}
-
-/// A number with separators.
-fn with_separators(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::recording::{Overflow, RecordedResult};
+    use super::recording::Overflow;
     use super::*;
 
-    fn recording(service: &str, rows: usize, overflow: Option<Overflow>) -> Recording {
+    fn recording(server: &str, rows: usize, overflow: Option<Overflow>) -> Recording {
         let rows: Vec<Value> =
             (0..rows).map(|n| json!({"id": n, "title": format!("title of record {n}")})).collect();
         let text = json!({"next": 2, "rows": rows}).to_string();
         let result = json!({"content": [{"type": "text", "text": text}], "isError": false});
         Recording {
-            service: service.to_owned(),
+            name: format!("{server}/run-1/task"),
+            server: server.to_owned(),
             overflow,
+            api_input: Some(1000),
             items: vec![
                 Item::User("How many records are there?".to_owned()),
                 Item::Assistant("list {}".to_owned()),
@@ -518,18 +416,19 @@ mod tests {
         for recording in
             [recording("a", 6000, overflow), recording("a", 3, None), recording("b", 100, None)]
         {
-            traffic.add(&recording, &mut store).unwrap();
+            traffic.add(&recording, &mut store);
         }
         traffic.finish(definitions_tokens())
     }
 
     #[test]
-    fn results_are_counted_by_size_shape_and_service() {
+    fn results_are_counted_by_size_shape_and_server() {
         let results = measured();
         assert_eq!((results.runs, results.results, results.errors), (3, 3, 0));
-        assert_eq!(results.services["a"].large_results, 1);
-        assert_eq!(results.services["b"].large_results, 0);
-        assert_eq!(results.shapes[&Shape::Envelope].results, 3);
+        assert_eq!(results.servers["a"].large_results, 1);
+        assert_eq!(results.servers["b"].large_results, 0);
+        let shape = &results.shapes[&Shape::Envelope];
+        assert_eq!((shape.results, shape.stored, shape.accounted), (3, 3, 3));
         assert_eq!(results.sizes.iter().map(|size| size.results).sum::<u64>(), 3);
         let stored = &results.stored;
         assert_eq!((stored.results, stored.exact, stored.accounted), (3, 3, 3), "{stored:?}");
@@ -549,24 +448,73 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_figures_only() {
-        let tables = tables(&measured());
-        assert!(tables.contains("3 runs with 3 tool results"), "{tables}");
-        assert!(
-            tables.contains("| records in an envelope | 3 | 100.0 % | 100.0 % | 1 |"),
-            "{tables}"
-        );
-        assert!(tables.contains("3 of 3 are the same byte for byte"), "{tables}");
-        assert!(tables.contains("Recommended threshold: "), "{tables}");
-        assert!(!tables.contains("title of record"), "{tables}");
+    fn the_change_is_also_a_share_of_the_counts_of_the_api() {
+        let run = |api_input: Option<u64>| {
+            let items = vec![
+                TokenItem::User(100),
+                TokenItem::Assistant(10),
+                TokenItem::Result { tokens: 20_000, descriptor: Some(590) },
+                TokenItem::Assistant(10),
+            ];
+            TokenRun { overflow: None, api_input, items }
+        };
+        let runs = [run(Some(40_000)), run(None)];
+        let recorded = RecordedInput::new(&runs);
+        let expected = RecordedInput {
+            tokens: 2 * 20_210,
+            counted_runs: 1,
+            counted_tokens: 20_210,
+            api_tokens: 40_000,
+        };
+        assert_eq!(recorded, expected);
+        // 10,210 of the 20,210 tokens of one run.
+        let change = recorded.api_change_percent(10_210).unwrap();
+        assert!((change + 25.0).abs() < 1e-9, "{change}");
+        assert_eq!(RecordedInput::new(&[run(None)]).api_change_percent(0), None);
+        let one_call = &at_threshold(&runs, 10_000, 0, recorded).behaviours[0];
+        let [all, counted] = [one_call.change_percent, one_call.api_change_percent.unwrap()];
+        assert!(all < counted && counted < 0.0, "{one_call:?}");
     }
 
     #[test]
-    fn numbers_are_written_for_people() {
-        assert_eq!(
-            [0, 999, 1000, 1_234_567].map(with_separators),
-            ["0", "999", "1,000", "1,234,567"]
-        );
-        assert_eq!([change(-26.4), change(51.0)], ["\u{2212}26 %", "+51 %"]);
+    fn an_odd_result_is_counted_and_the_others_are_measured() {
+        let directory = TempDir::new().unwrap();
+        let mut store = ResultStore::open(&directory.path().join("results")).unwrap();
+        let mut traffic = Traffic::new();
+        let mut odd = recording("a", 3, None);
+        let json = "{\"surprise\":true}".to_owned();
+        odd.items.push(Item::Result(RecordedResult { tool: "list".to_owned(), json }));
+        odd.items.push(Item::Assistant("Yes.".to_owned()));
+        traffic.add(&odd, &mut store);
+        traffic.add(&recording("a", 3, None), &mut store);
+        let results = traffic.finish(0);
+        assert_eq!((results.runs, results.results, results.unmeasured), (2, 2, 1));
+        assert!(results.recorded.tokens > 0);
+        assert!(tables(&results).contains("1 results could not be measured"));
+    }
+
+    #[test]
+    fn a_document_without_the_part_is_an_error() {
+        let document = Repository::open().unwrap().read(DOCUMENT).unwrap();
+        check_part(&document, DOCUMENT, PART).unwrap();
+        let begin = "<!-- generated: traffic -->";
+        for text in ["", "<!-- generated: other -->\n<!-- end -->", begin] {
+            let error = check_part(text, DOCUMENT, PART).unwrap_err().to_string();
+            assert!(error.contains(DOCUMENT) && error.contains(begin), "{error}");
+        }
+    }
+
+    #[test]
+    fn tables_have_figures_only() {
+        let tables = tables(&measured());
+        assert!(tables.contains("3 runs with 3 tool results"), "{tables}");
+        let row = "| records in an envelope | 3 | 100.0 % | 100.0 % | 1 | 3 of 3, 100.00 % |";
+        assert!(tables.contains(row), "{tables}");
+        let counted = "per cent of the 3,000 input tokens that the API counted for 3 of the runs";
+        assert!(tables.contains(counted), "{tables}");
+        assert!(tables.contains("an upper bound: these runs would have gone on"), "{tables}");
+        assert!(tables.contains("3 of 3 are the same byte for byte"), "{tables}");
+        assert!(tables.contains("Recommended threshold: "), "{tables}");
+        assert!(!tables.contains("title of record"), "{tables}");
     }
 }

@@ -36,6 +36,8 @@ pub enum Ending {
     ContextOverflow,
     /// The model refused.
     Refused,
+    /// A message of the model reached its limit of tokens before a complete call.
+    OutputLimit,
     /// The endpoint failed. The sample is not scored, and is repeated when a run resumes.
     Failed,
 }
@@ -72,11 +74,42 @@ pub struct CallRecord {
     pub write_micros: Option<u64>,
 }
 
+/// What a sample was produced with. Samples with different settings are not comparable: a run with
+/// other settings than those of its file is refused, and so is a report about both.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// The SHA-256 of the program that served the world.
+    pub program: String,
+    /// The SHA-256 of the lines of the task's family and corpus.
+    pub tasks: String,
+    /// The context window that conditions are chosen for, in tokens.
+    pub window_tokens: u64,
+    /// The settings of the model; `None` for a scripted agent.
+    pub model: Option<ModelSettings>,
+}
+
+/// The settings of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ModelSettings {
+    /// How tool calls were made: `native` or `fenced`.
+    pub calls: String,
+    /// Whether messages were streamed.
+    pub stream: bool,
+    /// The limit of one message, in tokens.
+    pub max_output_tokens: u64,
+    /// The bound of the tokens of a conversation.
+    pub max_sample_tokens: Option<u64>,
+    /// Whether the endpoint accepted the temperature 0.
+    pub temperature: bool,
+}
+
 /// A transcript. A line of `transcripts-SUITE.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transcript {
     /// The sample.
     pub sample: SampleId,
+    /// What it was produced with.
+    pub settings: RunSettings,
     /// The family of the task.
     pub family: Family,
     /// The corpus of the task.

@@ -9,16 +9,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 
-use crate::ablation;
-use crate::condition::{Condition, QueryLanguage, Strategy};
+use crate::ablation::{self, RemovedWays};
+use crate::condition::{Condition, Strategy};
 use crate::corpora::Corpus;
 use crate::task::{Answer, CorpusKind};
 use crate::worlds::data_tool::{self, DataTool, MAX_LISTED};
 use crate::worlds::definitions::{self, ANSWER, BASH, PYTHON, READ_FILE};
 use crate::worlds::python::Python;
+use crate::worlds::replies;
 use crate::worlds::sandbox::{CommandOutput, Sandbox};
 use crate::worlds::server::{Server, WorldDir};
 
@@ -65,6 +66,7 @@ impl ToolReply {
 pub struct World {
     condition: Condition,
     strategy: Strategy,
+    removed: RemovedWays,
     data_tool: DataTool,
     tools: Vec<ToolDefinition>,
     server: Server,
@@ -90,7 +92,7 @@ impl World {
         let strategy = condition.effective_strategy();
         let paged = matches!(
             strategy,
-            Strategy::InlinePaged { .. } | Strategy::InlineCode(_) | Strategy::Summary
+            Strategy::InlinePaged { .. } | Strategy::InlineCode { .. } | Strategy::Summary
         );
         ensure!(
             paged || id.kind != CorpusKind::Memories || id.size <= MAX_LISTED,
@@ -105,7 +107,7 @@ impl World {
             _ => None,
         };
         let python = match strategy {
-            Strategy::InlineCode(pages) => {
+            Strategy::InlineCode { pages, .. } => {
                 Some(Python::new(Sandbox::new(&files.spilled())?, pages))
             }
             _ => None,
@@ -115,13 +117,15 @@ impl World {
         let mut tools = vec![data_tool.definition(strategy)];
         // A client lists the tools in any case.
         let listed = server.tools()?;
-        if let Strategy::LroNative(language) = strategy {
-            tools.extend(definitions::extraction_tools(condition, language, &listed)?);
+        let removed = RemovedWays::new(condition);
+        if matches!(strategy, Strategy::LroNative(_)) {
+            tools.extend(definitions::extraction_tools(removed, &listed)?);
         }
         tools.extend(definitions::host_tools(strategy));
         Ok(Self {
             condition: *condition,
             strategy,
+            removed,
             data_tool,
             tools,
             server,
@@ -155,7 +159,7 @@ impl World {
         for number in 0..std::mem::take(&mut self.spilled) {
             fs::remove_file(self.spill_path(number))?;
         }
-        Ok(())
+        self.files.clear_results()
     }
 
     /// Calls a tool. A call that is not valid is a reply with `is_error`; an error is a failure of the
@@ -190,7 +194,7 @@ impl World {
                 let output = python.execute(text("code"))?;
                 Ok(self.code_reply(output))
             }
-            READ_FILE => self.read_file(arguments),
+            READ_FILE => Ok(self.read_file(arguments)),
             _ => self.extract(name, arguments),
         }
     }
@@ -198,23 +202,19 @@ impl World {
     /// Why a call is not valid. The program checks the arguments of its own tools, unless some of them
     /// are cut; the tools of a host ignore arguments that they do not have.
     fn problem(&self, tool: &ToolDefinition, arguments: &Value) -> Option<String> {
-        let members = match arguments {
-            Value::Object(members) => members,
-            Value::Null => return None,
-            _ => return Some("the arguments must be an object".to_owned()),
-        };
-        let is_cut = match self.strategy {
-            Strategy::LroNative(QueryLanguage::All) => {
-                !ablation::has_recipes(self.condition.ablation)
-            }
-            Strategy::LroNative(_) => true,
-            _ => false,
-        };
-        if tool.name != self.data_tool.name() && (tool.name == ANSWER || !is_cut) {
+        if !arguments.is_object() && !arguments.is_null() {
+            return Some("the arguments must be an object".to_owned());
+        }
+        let is_cut = !self.removed.is_empty() && definitions::is_extraction(&tool.name);
+        if !is_cut && tool.name != self.data_tool.name() {
             return None;
         }
-        let unknown = members.keys().find(|name| !tool.has_argument(name))?;
-        Some(format!("{} has no argument {unknown}", tool.name))
+        let mut names = arguments.as_object().into_iter().flat_map(Map::keys);
+        match names.find(|name| !tool.has_argument(name)) {
+            Some(unknown) => Some(format!("{} has no argument {unknown}", tool.name)),
+            None if is_cut => replies::refusal(self.removed, &tool.name, arguments),
+            None => None,
+        }
     }
 
     /// Calls the tool that returns the corpus.
@@ -256,9 +256,13 @@ impl World {
     /// Calls an extraction tool.
     fn extract(&mut self, name: &str, arguments: &Value) -> Result<ToolReply> {
         let (result, figures) = self.server.call(name, arguments)?;
+        let (mut text, is_error) = (text_of(&result), result["isError"] == true);
+        if is_error {
+            text = replies::without_removed(self.removed, &text);
+        }
         Ok(ToolReply {
-            text: text_of(&result),
-            is_error: result["isError"] == true,
+            text,
+            is_error,
             records_given: figures.records_given,
             write_micros: figures.write_micros,
         })
@@ -271,18 +275,20 @@ impl World {
     }
 
     /// Reads lines of a stored file.
-    fn read_file(&self, arguments: &Value) -> Result<ToolReply> {
+    fn read_file(&self, arguments: &Value) -> ToolReply {
         let path = arguments["path"].as_str().unwrap_or_default();
         let number = |key: &str| arguments[key].as_u64().and_then(|n| usize::try_from(n).ok());
-        let inside = Path::new(path).canonicalize().ok();
-        let Some(path) = inside.filter(|path| path.starts_with(self.files.results())) else {
-            return Ok(ToolReply::error(format!("cannot read {path}: not a stored file")));
+        let results = self.files.results();
+        let stored = Path::new(path).canonicalize().ok();
+        let stored = stored.filter(|file| file.starts_with(&results) && file.is_file());
+        // A file that is not text is no file of this tool, either.
+        let Some(content) = stored.and_then(|file| fs::read_to_string(file).ok()) else {
+            return ToolReply::error(format!("cannot read {path}: not a stored file"));
         };
-        let content = fs::read_to_string(path)?;
         let first = number("offset").unwrap_or(1).max(1);
         let text = file_range(&content, first, number("limit").unwrap_or(DEFAULT_FILE_LINES));
         let records_given = self.records.count(&text);
-        Ok(ToolReply { text, records_given, ..ToolReply::default() })
+        ToolReply { text, records_given, ..ToolReply::default() }
     }
 }
 
@@ -411,7 +417,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::condition::Ablation;
+    use crate::condition::{Ablation, QueryLanguage};
 
     #[test]
     fn answers_are_numbers_texts_and_lists() {
@@ -467,9 +473,9 @@ mod tests {
         assert_eq!(settings(Strategy::ClientSpill, Ablation::Full), off);
         assert_eq!(settings(Strategy::LroShell, Ablation::Inline), off);
         assert_eq!(settings(Strategy::LroShell, Ablation::Full), ["proxy.tools=none"]);
-        assert_eq!(
-            settings(Strategy::LroNative(QueryLanguage::All), Ablation::Compact),
-            ["prompt.offload.descriptor=compact"]
-        );
+        let native = Strategy::LroNative(QueryLanguage::All);
+        assert_eq!(settings(native, Ablation::Compact), ["prompt.offload.descriptor=compact"]);
+        assert_eq!(settings(native, Ablation::NoRecipesSetting), ["prompt.offload.recipes=false"]);
+        assert!(settings(native, Ablation::NoRecipes).is_empty());
     }
 }

@@ -3,5 +3,6 @@
 pub(crate) mod data_tool;
 pub(crate) mod definitions;
 pub(crate) mod python;
+pub(crate) mod replies;
 pub(crate) mod sandbox;
 pub(crate) mod server;

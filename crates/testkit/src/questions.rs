@@ -15,7 +15,9 @@ mod corpus;
 mod hint;
 mod operations;
 mod reply;
+mod rows;
 mod run;
+mod statement;
 mod text;
 
 pub use agreement::{disagreements, second_opinion};

@@ -28,11 +28,7 @@ use crate::agent::{Agent, AgentFactory, Step, ToolCall, ToolDefinition, ToolRepl
 use crate::prices::{PRICES_FILE, Price, PriceTable, Usd};
 use crate::task::Task;
 use crate::tokens;
-use crate::transcript::{Ending, Usage};
-
-/// The bytes of a request for which one token is reserved, before the endpoint counts them. Text has
-/// more bytes per token.
-const MIN_BYTES_PER_TOKEN: usize = 2;
+use crate::transcript::{Ending, ModelSettings, Usage};
 
 /// Why an endpoint did not continue a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +43,18 @@ pub enum EndpointError {
     /// The conversation is longer than the context window.
     #[error("the context window is full: {message}")]
     ContextOverflow {
+        /// What the endpoint reports.
+        message: String,
+    },
+    /// A message reached its limit of tokens before a complete call.
+    #[error("the message reached its limit: {message}")]
+    OutputLimit {
+        /// The limit.
+        message: String,
+    },
+    /// The endpoint cannot parse what the model wrote. It would be the same after a retry.
+    #[error("the endpoint cannot parse the message of the model: {message}")]
+    InvalidOutput {
         /// What the endpoint reports.
         message: String,
     },
@@ -70,6 +78,8 @@ impl EndpointError {
         match self {
             Self::Refused { .. } => Ending::Refused,
             Self::ContextOverflow { .. } => Ending::ContextOverflow,
+            Self::OutputLimit { .. } => Ending::OutputLimit,
+            Self::InvalidOutput { .. } => Ending::NoAnswer,
             Self::Failed { .. } | Self::SpendingLimit { .. } => Ending::Failed,
         }
     }
@@ -100,7 +110,7 @@ pub struct EndpointArgs {
     #[arg(long, value_name = "TOKENS")]
     pub max_tokens: Option<u64>,
     /// Limit of one message of the model
-    #[arg(long, value_name = "TOKENS", default_value_t = 1024)]
+    #[arg(long, value_name = "TOKENS", default_value_t = 8192)]
     pub max_output_tokens: u64,
     /// Time limit of one request
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
@@ -168,7 +178,20 @@ impl EndpointFactory {
         self.price.as_ref()
     }
 
-    /// The tokens of all conversations so far, and their cost.
+    /// The settings of all conversations, for transcripts. The bound of a conversation is not known
+    /// here.
+    pub fn model_settings(&self) -> ModelSettings {
+        ModelSettings {
+            calls: self.calls.name().to_owned(),
+            stream: self.shared.stream,
+            max_output_tokens: self.shared.max_output_tokens,
+            max_sample_tokens: None,
+            temperature: self.shared.client.takes_temperature(),
+        }
+    }
+
+    /// The tokens of all conversations so far, and their cost. A request without a reply counts
+    /// with the most that it can have used.
     pub fn spent(&self) -> (Usage, Usd) {
         self.shared.budget.spent_so_far()
     }
@@ -188,6 +211,7 @@ impl EndpointFactory {
         EndpointAgent {
             shared: Arc::clone(&self.shared),
             conversation: self.begin(system, tools, prompt.to_owned()),
+            tool_names: tools.iter().map(|tool| tool.name.clone()).collect(),
             pending: Pending::None,
             last_text: String::new(),
             usage: Usage::default(),
@@ -210,6 +234,10 @@ impl AgentFactory for EndpointFactory {
         self.shared.model.clone()
     }
 
+    fn settings(&self) -> Option<ModelSettings> {
+        Some(self.model_settings())
+    }
+
     fn open(&self, task: &Task, system: &str, tools: &[ToolDefinition]) -> Result<Box<dyn Agent>> {
         Ok(Box::new(self.converse(system, tools, &task.question)))
     }
@@ -220,6 +248,7 @@ impl AgentFactory for EndpointFactory {
 pub struct EndpointAgent {
     shared: Arc<Shared>,
     conversation: Conversation,
+    tool_names: Vec<String>,
     pending: Pending,
     last_text: String,
     usage: Usage,
@@ -246,9 +275,28 @@ impl Pending {
 }
 
 impl EndpointAgent {
-    /// The text of the last message of the model.
+    /// The text of the last message of the model; empty if the last request failed.
     pub fn last_text(&self) -> &str {
         &self.last_text
+    }
+
+    /// Whether the last message, which has no call, seems to be meant as one.
+    pub fn is_meant_as_call(&self) -> bool {
+        fenced::is_meant_as_call(&self.last_text, &self.tool_names)
+    }
+
+    /// The next step after the replies to the last calls and a message of the user.
+    pub fn step_with(&mut self, replies: &[ToolReply], message: &str) -> Result<Step> {
+        self.add_replies(replies)?;
+        match self.conversation.turns.last_mut() {
+            // Some templates refuse two turns of the user.
+            Some(Turn::User(text)) => {
+                text.push_str("\n\n");
+                text.push_str(message);
+            }
+            _ => self.conversation.turns.push(Turn::User(message.to_owned())),
+        }
+        self.request()
     }
 
     fn add_replies(&mut self, replies: &[ToolReply]) -> Result<()> {
@@ -270,11 +318,9 @@ impl EndpointAgent {
         self.conversation.turns.push(turn);
         Ok(())
     }
-}
 
-impl Agent for EndpointAgent {
-    fn step(&mut self, replies: &[ToolReply]) -> Result<Step> {
-        self.add_replies(replies)?;
+    /// Sends the conversation, and adds the message of the model to it.
+    fn request(&mut self) -> Result<Step> {
         let shared = &self.shared;
         let parameters = Parameters {
             model: &shared.model,
@@ -283,47 +329,58 @@ impl Agent for EndpointAgent {
             completion_limit: false,
             stream: shared.stream,
         };
-        let (body, _) = shared.client.body(&self.conversation, parameters);
-        let most = Usage {
-            fresh_input: (body.len() / MIN_BYTES_PER_TOKEN) as u64,
-            cached_input: 0,
-            output: shared.max_output_tokens,
-        };
-        let reservation = shared.budget.reserve(most)?;
-        let reply = shared.client.complete(&self.conversation, parameters)?;
-        // Some servers do not count.
-        let usage = reply.usage.unwrap_or_else(|| Usage {
-            fresh_input: tokens::count(&body),
-            cached_input: 0,
-            output: tokens::count(&reply.text),
-        });
-        reservation.settle(usage);
+        self.last_text.clear();
+        let (mut reply, usage) =
+            shared.client.complete(&self.conversation, parameters, &shared.budget)?;
         self.usage = budget::sum(self.usage, usage);
         self.last_text.clone_from(&reply.text);
+        if reply.stop == Stop::OutputLimit {
+            reply.calls.retain(is_complete);
+        }
+        let calls = if reply.calls.is_empty() {
+            fenced::calls_in(&reply.text, &self.tool_names)
+        } else {
+            reply.calls.iter().map(native_call).collect()
+        };
         let message = || reply.text.chars().take(200).collect();
         match reply.stop {
             Stop::Refusal => return Err(EndpointError::Refused { message: message() }.into()),
             Stop::ContextOverflow => {
                 return Err(EndpointError::ContextOverflow { message: message() }.into());
             }
-            Stop::Normal => {}
+            Stop::OutputLimit if calls.is_empty() => {
+                let message = format!("{} tokens", shared.max_output_tokens);
+                return Err(EndpointError::OutputLimit { message }.into());
+            }
+            Stop::OutputLimit | Stop::Normal => {}
         }
-        let calls = if reply.calls.is_empty() {
-            let calls = fenced::calls_in(&reply.text);
-            self.pending = Pending::InText(calls.len());
-            calls
-        } else {
-            self.pending =
-                Pending::Native(reply.calls.iter().map(|call| call.id.clone()).collect());
-            reply.calls.iter().map(native_call).collect()
+        self.pending = match calls.len() {
+            0 => Pending::None,
+            count if reply.calls.is_empty() => Pending::InText(count),
+            _ => Pending::Native(reply.calls.iter().map(|call| call.id.clone()).collect()),
         };
-        self.conversation.turns.push(Turn::Assistant { text: reply.text, calls: reply.calls });
+        // An API refuses a turn without content.
+        if !reply.text.trim().is_empty() || !reply.calls.is_empty() {
+            self.conversation.turns.push(Turn::Assistant { text: reply.text, calls: reply.calls });
+        }
         Ok(if calls.is_empty() { Step::End } else { Step::Calls(calls) })
+    }
+}
+
+impl Agent for EndpointAgent {
+    fn step(&mut self, replies: &[ToolReply]) -> Result<Step> {
+        self.add_replies(replies)?;
+        self.request()
     }
 
     fn usage(&self) -> Usage {
         self.usage
     }
+}
+
+/// Whether a call was not cut by the limit of the output.
+fn is_complete(call: &NativeCall) -> bool {
+    serde_json::from_str::<serde_json::Value>(&call.arguments).is_ok()
 }
 
 fn native_call(call: &NativeCall) -> ToolCall {

@@ -73,7 +73,7 @@ impl Script {
             Strategy::LroNative(_) => Self::OracleNativeSql,
             Strategy::Summary => Self::SummaryPager,
             Strategy::InlinePaged { .. }
-            | Strategy::InlineCode(_)
+            | Strategy::InlineCode { .. }
             | Strategy::InlineWhole
             | Strategy::Truncation => Self::Pager,
         }

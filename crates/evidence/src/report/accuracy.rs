@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::format::{
-    MISSING, MarkdownTable, decimal, grouped, or_missing, percent_with_interval,
+    MISSING, MarkdownTable, condition_cell, decimal, grouped, or_missing, percent_with_interval,
     points_with_interval,
 };
 use super::samples::{SampleGroup, family_name, kind_name, paired, repeats};
@@ -19,6 +19,10 @@ pub(super) struct RowKey<'a> {
     pub(super) kind: CorpusKind,
     pub(super) condition: &'a str,
     pub(super) agent: &'a str,
+    /// The conditions that have these samples.
+    conditions: &'a [String],
+    /// Whether the agent is a script and not a model.
+    is_scripted: bool,
 }
 
 impl<'a> RowKey<'a> {
@@ -30,6 +34,8 @@ impl<'a> RowKey<'a> {
             kind: sample.kind,
             condition: &sample.id.condition,
             agent: &sample.id.agent,
+            conditions: &sample.conditions,
+            is_scripted: sample.is_scripted,
         });
         groups.into_iter().collect()
     }
@@ -43,7 +49,18 @@ impl<'a> RowKey<'a> {
             CorpusKind::Memories => family_name(self.family).to_owned(),
             kind => format!("{}, {}", family_name(self.family), kind_name(kind)),
         };
-        vec![self.suite.to_owned(), tasks, format!("`{}`", self.condition), self.agent.to_owned()]
+        let agent = if self.is_scripted {
+            format!("{} (scripted)", self.agent)
+        } else {
+            self.agent.to_owned()
+        };
+        let condition = condition_cell(self.condition, self.conditions);
+        vec![self.suite.to_owned(), tasks, condition, agent]
+    }
+
+    /// The condition with the others that have the same samples, as plain text.
+    pub(super) fn condition_text(&self) -> String {
+        condition_cell(self.condition, self.conditions).replace('`', "")
     }
 }
 
@@ -52,27 +69,38 @@ pub(super) fn size_titles(sizes: &BTreeSet<usize>) -> Vec<String> {
     sizes.iter().map(|size| format!("n = {}", grouped(real_len(*size)))).collect()
 }
 
-/// T-A: the share of right answers by condition and size, and how the other samples ended.
+/// T-A: the share of right answers by condition and size, and how the other samples ended. Samples
+/// that failed are counted, and not scored.
 pub(super) fn by_strategy(samples: &SampleGroup<'_>, otherwise: &str) -> String {
     let sizes = samples.sizes();
     let titles = size_titles(&sizes);
     let mut table = MarkdownTable::new(RowKey::TITLES)
         .numbers(["samples", "repeats"])
         .numbers(titles.iter().map(String::as_str))
-        .numbers(["cap", "overflow", "refused", "no answer"]);
+        .numbers(ENDINGS.map(|(title, _)| title));
     for (key, group) in RowKey::groups(samples) {
+        let scored = group.scored();
         let mut cells = key.cells();
-        cells.extend([group.len().to_string(), decimal(repeats(&group), 1)]);
+        cells.extend([scored.len().to_string(), decimal(repeats(&scored), 1)]);
         cells.extend(sizes.iter().map(|size| {
-            let cell = group.filter(|sample| sample.size == *size);
+            let cell = scored.filter(|sample| sample.size == *size);
             or_missing(cell.accuracy(), percent_with_interval)
         }));
-        let endings = [Ending::Cap, Ending::ContextOverflow, Ending::Refused, Ending::NoAnswer];
-        cells.extend(endings.map(|ending| group.ended(ending).to_string()));
+        cells.extend(ENDINGS.map(|(_, ending)| group.ended(ending).to_string()));
         table.row(cells);
     }
     table.render_or(otherwise)
 }
+
+/// The endings without an answer, with the titles of their columns.
+const ENDINGS: [(&str, Ending); 6] = [
+    ("cap", Ending::Cap),
+    ("overflow", Ending::ContextOverflow),
+    ("refused", Ending::Refused),
+    ("output limit", Ending::OutputLimit),
+    ("no answer", Ending::NoAnswer),
+    ("failed", Ending::Failed),
+];
 
 /// The strategy and the ablation of a condition such as `s2-sql-c6`; `None` without an ablation.
 pub(super) fn ablation(condition: &str) -> Option<(&str, &str)> {
@@ -94,9 +122,22 @@ pub(super) struct AblationRow<'a> {
     pub(super) full: SampleGroup<'a>,
 }
 
-/// The conditions with an ablation, where the full descriptor was run too.
+impl AblationRow<'_> {
+    /// Whether the row is the full descriptor itself.
+    pub(super) fn is_full(&self) -> bool {
+        ablation(self.key.condition).is_some_and(|(_, name)| name == FULL)
+    }
+}
+
+/// The conditions with an ablation, where the full descriptor was run too. Samples of several
+/// conditions are compared with the full descriptor of each.
 pub(super) fn ablation_rows<'a>(samples: &SampleGroup<'a>) -> Vec<AblationRow<'a>> {
-    let groups = RowKey::groups(samples);
+    let mut groups: Vec<(RowKey<'a>, SampleGroup<'a>)> = Vec::new();
+    for (key, group) in RowKey::groups(samples) {
+        let rows = key.conditions.iter().map(|condition| RowKey { condition, ..key });
+        groups.extend(rows.map(|key| (key, group.clone())));
+    }
+    groups.sort_by_key(|(key, _)| *key);
     let full_of = |key: &RowKey<'_>| {
         let (strategy, _) = ablation(key.condition)?;
         let full = format!("{strategy}-{FULL}");
@@ -125,10 +166,9 @@ pub(super) fn by_ablation(samples: &SampleGroup<'_>, otherwise: &str) -> String 
         let mut cells = row.key.cells();
         cells.push(or_missing(row.group.accuracy(), percent_with_interval));
         let differences = paired(&row.group.accuracies(), &row.full.accuracies());
-        let compared = row.key.condition.ends_with(&format!("-{FULL}"));
-        let difference = mean(&differences).zip(bootstrap_mean(&differences));
-        cells.push(or_missing(difference.filter(|_| !compared), |(difference, interval)| {
-            points_with_interval(difference, interval)
+        let difference = mean(&differences).filter(|_| !row.is_full());
+        cells.push(or_missing(difference, |difference| {
+            points_with_interval(difference, bootstrap_mean(&differences))
         }));
         let tokens = |group: &SampleGroup<'_>| group.mean(|sample| real(sample.score.reply_tokens));
         cells.push(or_missing(tokens(&row.group), grouped));
@@ -171,6 +211,12 @@ pub(super) fn filters(samples: &SampleGroup<'_>, otherwise: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture::{samples, transcript, unanswered};
+    use crate::report::samples::ScoredSample;
+
+    fn group(samples: &[ScoredSample]) -> SampleGroup<'_> {
+        SampleGroup(samples.iter().collect())
+    }
 
     #[test]
     fn conditions_have_ablations() {
@@ -180,5 +226,44 @@ mod tests {
         assert_eq!(ablation("s3-50"), None);
         assert_eq!(ablation("s4-paper"), None);
         assert_eq!(ablation("s5"), None);
+    }
+
+    #[test]
+    fn failed_samples_are_counted_and_not_scored() {
+        let set = samples([
+            transcript("s2-c1", 1),
+            unanswered("s2-c1", 2, Ending::OutputLimit),
+            unanswered("s2-c1", 3, Ending::Failed),
+            unanswered("s2-c6", 1, Ending::Failed),
+        ]);
+        let table = by_strategy(&group(&set), "");
+        let titles = "| cap | overflow | refused | output limit | no answer | failed |";
+        assert!(table.contains(titles), "{table}");
+        let row = "| `s2-c1` | model | 2 | 1.0 | 50.0 (9.5–90.5) | 0 | 0 | 0 | 1 | 0 | 1 |";
+        assert!(table.contains(row), "{table}");
+        let row = "| `s2-c6` | model | 0 | 0.0 | – | 0 | 0 | 0 | 0 | 0 | 1 |";
+        assert!(table.contains(row), "{table}");
+    }
+
+    #[test]
+    fn one_set_of_samples_is_compared_under_each_of_its_names() {
+        let set = samples(["s1-c1", "s2-c1", "s1-c5"].map(|condition| {
+            let mut transcript = transcript(condition, 1);
+            transcript.sample.suite = "e2".to_owned();
+            transcript
+        }));
+        let table = by_ablation(&group(&set), "");
+        assert!(table.contains("| `s1-c5` = `s2-c5` | model |"), "{table}");
+        assert!(table.contains("| `s2-c5` = `s1-c5` | model |"), "{table}");
+        assert!(table.contains("| +0.0 (no variation) |"), "{table}");
+    }
+
+    #[test]
+    fn a_script_is_named_as_such() {
+        let mut scripted = transcript("s2-c1", 1);
+        scripted.settings.model = None;
+        let set = samples([scripted]);
+        let table = by_strategy(&group(&set), "");
+        assert!(table.contains("| model (scripted) |"), "{table}");
     }
 }

@@ -1,7 +1,9 @@
 //! The paper beside ours, cell by cell (T-H), and what follows from the paper's own numbers.
 
-use super::format::{MISSING, MarkdownTable, decimal, grouped, or_missing, p_value, percent};
-use super::samples::SampleGroup;
+use super::format::{
+    MISSING, MarkdownTable, condition_cell, decimal, grouped, or_missing, p_value, percent,
+};
+use super::samples::{SampleGroup, equal_conditions};
 use crate::paper::{self, PaperRow, Quantity};
 use crate::statistics::{fisher_exact, real};
 use crate::task::{CorpusKind, Family};
@@ -9,8 +11,8 @@ use crate::task::{CorpusKind, Family};
 /// The suites with the paper's conditions: with its cap, and with one that lets each strategy finish.
 const SUITES: [&str; 2] = ["paper", "paper-fair"];
 
-/// T-H for E1 to E3: a row for each condition and quantity. A cell of the paper has both models, a cell
-/// of ours all sizes.
+/// T-H for E1 to E3: a row for each condition and quantity. A cell of the paper has both models, a
+/// cell of ours all sizes. Rows of conditions that come to the same show the same samples.
 pub(super) fn beside_ours(samples: &SampleGroup<'_>) -> String {
     let ours = samples.filter(|sample| {
         sample.kind == CorpusKind::Memories
@@ -31,7 +33,7 @@ pub(super) fn beside_ours(samples: &SampleGroup<'_>) -> String {
         let mut cells = vec![
             row.experiment.name().to_owned(),
             row.name.to_owned(),
-            format!("`{}`", row.condition),
+            ours_cell(Family::IdLookupPaper, row.condition),
             quantity_name(row.quantity).to_owned(),
         ];
         cells.extend(first.into_iter().zip(second).map(|(first, second)| {
@@ -39,8 +41,7 @@ pub(super) fn beside_ours(samples: &SampleGroup<'_>) -> String {
         }));
         cells.extend(arms.values().map(|arm| {
             let values = paper::SIZES.map(|size| {
-                let cell = arm
-                    .filter(|sample| sample.id.condition == row.condition && sample.size == size);
+                let cell = arm.filter(|sample| sample.is_in(row.condition) && sample.size == size);
                 or_missing(measured(row, &cell), |value| quantity(row.quantity, value))
             });
             values.join(" / ")
@@ -49,6 +50,13 @@ pub(super) fn beside_ours(samples: &SampleGroup<'_>) -> String {
     }
     let [first, second] = paper::MODELS;
     format!("The paper's models are {first} / {second}.\n\n{}", table.render_or(""))
+}
+
+/// Our condition, and the others of the paper's suites that come to the same.
+fn ours_cell(family: Family, condition: &str) -> String {
+    let [suite, _] = SUITES;
+    let equal = equal_conditions(suite, family, CorpusKind::Memories, condition);
+    condition_cell(condition, &equal)
 }
 
 fn quantity_name(quantity: Quantity) -> &'static str {
@@ -101,11 +109,11 @@ pub(super) fn filters_beside_ours(samples: &SampleGroup<'_>) -> String {
         let cell = |value: &dyn Fn(&SampleGroup<'_>) -> Option<String>| -> Vec<String> {
             let cells = arms
                 .values()
-                .map(|group| value(&group.filter(|sample| sample.id.condition == row.condition)));
+                .map(|group| value(&group.filter(|sample| sample.is_in(row.condition))));
             cells.map(|cell| cell.unwrap_or_else(|| MISSING.to_owned())).collect()
         };
         let mut add = |quantity: &str, paper: String, ours: Vec<String>| {
-            let condition = format!("`{}`", row.condition);
+            let condition = ours_cell(Family::AggregateFilter, row.condition);
             let first = [row.name.to_owned(), condition, quantity.to_owned(), paper];
             table.row(first.into_iter().chain(ours));
         };
@@ -170,6 +178,21 @@ pub(super) fn pooled() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture::{samples, transcript};
+
+    #[test]
+    fn equal_conditions_show_the_same_samples() {
+        let mut pages = transcript("s3-5", 1);
+        pages.sample.suite = "paper".to_owned();
+        pages.family = Family::IdLookupPaper;
+        let set = samples([pages]);
+        let text = beside_ours(&SampleGroup(set.iter().collect()));
+        let row = |first: &str| {
+            text.lines().find(|line| line.starts_with(first)).unwrap_or_default().to_owned()
+        };
+        assert!(row("| E1 | Inline (5/page) |").ends_with("| 100.0 / – / – |"), "{text}");
+        assert!(row("| E2 | C5 inline |").ends_with("| 100.0 / – / – |"), "{text}");
+    }
 
     #[test]
     fn the_papers_numbers_are_pooled() {
@@ -189,6 +212,8 @@ mod tests {
         let text = beside_ours(&SampleGroup::default());
         let lro = "| E1 | LRO | `s1-c1` | right, % | 93.3 / 73.3 | 93.3 / 86.7 | 86.7 / 73.3 |";
         assert!(text.contains(lro), "{text}");
+        let inline = "| E2 | C5 inline | `s1-c5` = `s3-5` | right, % | 0.0 / 0.0 | 0.0 / 6.7 |";
+        assert!(text.contains(inline), "{text}");
         let last = "| alignment | 0.758 / 0.500 | 0.633 / 0.456 | 0.750 / 0.417 |";
         assert!(text.ends_with(last), "{text}");
         let filters = filters_beside_ours(&SampleGroup::default());

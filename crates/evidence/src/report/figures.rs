@@ -10,13 +10,14 @@ use super::samples::{SampleGroup, ScoredSample, paired};
 use super::svg::{
     ChartAxis, ChartPoint, ChartSeries, ForestRow, LineForm, forest_plot, line_chart,
 };
-use super::usage::{measured_sizes, record_tokens};
+use super::usage::{RecordTokens, descriptor_tokens};
 use crate::statistics::{Interval, bootstrap_mean, mean, real, real_len};
 use crate::task::{CorpusKind, Family};
 use crate::transcript::Ending;
 
-/// The thresholds of F4, in tokens.
-const THRESHOLDS: [f64; 6] = [400.0, 800.0, 1600.0, 3200.0, 6400.0, 12_800.0];
+/// The thresholds of F4, in tokens. The smallest result, of 50 memories, has about 7,750: below the
+/// first threshold, all lines are flat.
+const THRESHOLDS: [f64; 5] = [6400.0, 12_800.0, 25_600.0, 51_200.0, 102_400.0];
 /// The window of which the adaptive threshold is a share.
 const WINDOW_TOKENS: f64 = 200_000.0;
 const ADAPTIVE_SHARE: f64 = 0.1;
@@ -34,26 +35,32 @@ pub(super) struct Figure {
 }
 
 /// All figures.
-pub(super) fn draw(models: &SampleGroup<'_>, scripted: &SampleGroup<'_>) -> Vec<Figure> {
+pub(super) fn draw(
+    models: &SampleGroup<'_>,
+    scripted: &SampleGroup<'_>,
+    record_tokens: &RecordTokens,
+) -> Vec<Figure> {
+    let record_tokens = record_tokens.get(CorpusKind::Memories);
     let (samples, agents) =
         if models.is_empty() { (scripted, "scripted agents") } else { (models, "models") };
     let figure = |file, svg| Figure { file, svg };
     vec![
         figure("f1-accuracy.svg", accuracy(samples, agents)),
-        figure("f2-tokens.svg", tokens(samples, agents)),
+        figure("f2-tokens.svg", tokens(samples, agents, record_tokens)),
         figure("f3-ablation.svg", ablations(samples, agents)),
-        figure("f4-thresholds.svg", thresholds(samples, agents)),
+        figure("f4-thresholds.svg", thresholds(samples, agents, record_tokens)),
         figure("f5-calls.svg", calls(samples, agents)),
     ]
 }
 
-/// The samples about ids in memories, without ablations and without the paper's cap.
+/// The samples about ids in memories (T1), without ablations and without the paper's cap. The
+/// paper's own question (T1p), which always has the same answer, is another family.
 fn lookups<'a>(samples: &SampleGroup<'a>) -> SampleGroup<'a> {
     samples.filter(|sample| {
         let is_full = ablation(&sample.id.condition).is_none_or(|(_, name)| name == FULL);
         is_full
             && sample.kind == CorpusKind::Memories
-            && matches!(sample.family, Family::IdLookup | Family::IdLookupPaper)
+            && sample.family == Family::IdLookup
             && sample.id.suite != "paper"
     })
 }
@@ -88,36 +95,39 @@ fn accuracy(samples: &SampleGroup<'_>, agents: &str) -> String {
     let samples = lookups(samples);
     let series = by_size(&samples, |cell| {
         let (share, interval) = cell.accuracy()?;
-        let Interval { low, high } = interval;
-        Some((100.0 * share, Some(Interval { low: 100.0 * low, high: 100.0 * high })))
+        Some((100.0 * share, Some(in_percent(interval))))
     });
     let title = format!("F1. Right answers to id lookups, {agents}");
     line_chart(&title, &size_axis(&samples), &ChartAxis::percent("right, % (95 %)"), &series)
 }
 
-/// F2. The dashed lines cross where 1 − D/(n·t) − k/n is zero.
-fn tokens(samples: &SampleGroup<'_>, agents: &str) -> String {
+fn in_percent(interval: Interval) -> Interval {
+    Interval { low: 100.0 * interval.low, high: 100.0 * interval.high }
+}
+
+/// F2. The dashed lines are n·t and D + k·t, with what was measured at each size. They cross where
+/// 1 − D/(n·t) − k/n is zero.
+fn tokens(samples: &SampleGroup<'_>, agents: &str, record_tokens: Option<f64>) -> String {
     let lookups = lookups(samples);
     let mut series =
         by_size(&lookups, |cell| Some((cell.mean(|sample| real(sample.tokens()))?, None)));
-    let sizes: Vec<usize> = lookups.sizes().into_iter().collect();
+    let computed = |name: &str, points: Vec<ChartPoint>| ChartSeries {
+        name: name.to_owned(),
+        points,
+        form: LineForm::Computed,
+    };
+    let point = |size: usize, y: f64| ChartPoint { x: real_len(size), y, interval: None };
     let offloaded = lookups.filter(|sample| sample.id.condition == BREAK_EVEN_CONDITION);
-    let ratio = offloaded.mean(|sample| sample.score.access_ratio()).unwrap_or_default();
-    if let Some(measured) = measured_sizes(&offloaded, record_tokens(samples)) {
-        let computed = |name: &str, tokens: &dyn Fn(f64) -> f64| ChartSeries {
-            name: name.to_owned(),
-            points: sizes
-                .iter()
-                .map(|size| real_len(*size))
-                .map(|x| ChartPoint { x, y: tokens(x), interval: None })
-                .collect(),
-            form: LineForm::Computed,
-        };
-        let inline = |records: f64| records * measured.record_tokens;
-        series.push(computed("n·t, all records inline", &inline));
-        // (1 − saving)·n·t = D + k·t
-        let described = |records: f64| (1.0 - measured.saving(records, ratio)) * inline(records);
-        series.push(computed("D + k·t, descriptor and extracts", &described));
+    let descriptors = offloaded.by(|sample| sample.size).into_iter().filter_map(|(size, cell)| {
+        let extracts = cell.mean(|sample| real(sample.score.data_tokens))?;
+        Some(point(size, descriptor_tokens(&cell)? + extracts))
+    });
+    let descriptors: Vec<ChartPoint> = descriptors.collect();
+    if let Some(record_tokens) = record_tokens.filter(|_| !descriptors.is_empty()) {
+        let sizes = lookups.sizes().into_iter();
+        let records = sizes.map(|size| point(size, real_len(size) * record_tokens)).collect();
+        series.push(computed("n·t, all records inline", records));
+        series.push(computed("D + k·t, descriptor and extracts", descriptors));
     }
     let values = series.iter().flat_map(|line| &line.points).map(|point| point.y);
     let axis = ChartAxis::powers_of_ten("tokens of a sample", values);
@@ -129,12 +139,11 @@ fn tokens(samples: &SampleGroup<'_>, agents: &str) -> String {
 fn ablations(samples: &SampleGroup<'_>, agents: &str) -> String {
     let rows = ablation_rows(samples).into_iter().filter_map(|row| {
         let differences = paired(&row.group.accuracies(), &row.full.accuracies());
-        let (estimate, interval) = (mean(&differences)?, bootstrap_mean(&differences)?);
-        let is_full = row.key.condition.ends_with(&format!("-{FULL}"));
-        (!is_full).then(|| ForestRow {
-            label: format!("{}, {}, {}", row.key.suite, row.key.condition, row.key.agent),
+        let (estimate, interval) = (mean(&differences)?, bootstrap_mean(&differences));
+        (!row.is_full()).then(|| ForestRow {
+            label: format!("{}, {}, {}", row.key.suite, row.key.condition_text(), row.key.agent),
             estimate: 100.0 * estimate,
-            interval: Interval { low: 100.0 * interval.low, high: 100.0 * interval.high },
+            interval: interval.map(in_percent),
             text: points_with_interval(estimate, interval),
         })
     });
@@ -144,11 +153,11 @@ fn ablations(samples: &SampleGroup<'_>, agents: &str) -> String {
 
 /// F4: the mean tokens of a task if a result above the threshold is offloaded and one below is not,
 /// composed of the samples of both arms.
-fn thresholds(samples: &SampleGroup<'_>, agents: &str) -> String {
+fn thresholds(samples: &SampleGroup<'_>, agents: &str, record_tokens: Option<f64>) -> String {
     let memories =
         samples.filter(|sample| sample.kind == CorpusKind::Memories && sample.id.suite != "paper");
     let mut series = Vec::new();
-    let record_tokens = record_tokens(samples).unwrap_or(crate::paper::RECORD_TOKENS);
+    let record_tokens = record_tokens.unwrap_or(crate::paper::RECORD_TOKENS);
     for (agent, group) in memories.by(|sample| sample.id.agent.as_str()) {
         let arm = |condition: &str| {
             let arm = group.filter(|sample| sample.id.condition == condition);
@@ -238,4 +247,67 @@ fn answered_after(group: &SampleGroup<'_>) -> Vec<ChartPoint> {
         ChartPoint { x: real(calls), y: 100.0 * share, interval: None }
     });
     points.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{reply, samples, transcript};
+    use crate::transcript::Transcript;
+
+    #[test]
+    fn the_papers_question_is_not_among_the_lookups() {
+        let mut paper = transcript("s2-c1", 2);
+        paper.family = Family::IdLookupPaper;
+        paper.sample.suite = "paper-fair".to_owned();
+        let set = samples([transcript("s2-c1", 1), paper]);
+        let lookups = lookups(&SampleGroup(set.iter().collect()));
+        let families: Vec<Family> = lookups.0.iter().map(|sample| sample.family).collect();
+        assert_eq!(families, [Family::IdLookup]);
+    }
+
+    #[test]
+    fn the_thresholds_are_between_the_sizes_of_results() {
+        let sample = |condition: &str, size: usize, tokens| {
+            let mut transcript = transcript(condition, size);
+            transcript.corpus.size = size;
+            transcript.usage.fresh_input = tokens;
+            transcript
+        };
+        let both =
+            |size: usize| [sample("s2-c1", size, 1000), sample("s5", size, 100 * size as u64)];
+        let set = samples([50, 200, 500].into_iter().flat_map(both));
+        let svg = thresholds(&SampleGroup(set.iter().collect()), "models", Some(155.0));
+        // A result fewer is offloaded at the second, fourth and fifth threshold.
+        let ys: Vec<&str> = svg
+            .lines()
+            .find_map(|line| line.split_once("points=\"")?.1.split_once('"'))
+            .map(|(points, _)| points.split(' ').filter_map(|point| point.split(',').nth(1)))
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(ys.len(), THRESHOLDS.len());
+        let mut levels = ys.clone();
+        levels.dedup();
+        assert_eq!(levels.len(), 4, "{ys:?}");
+        assert_eq!(ys[1], ys[2], "no result has 12,800 to 25,600 tokens");
+    }
+
+    #[test]
+    fn the_line_of_descriptors_is_measured_at_each_size() {
+        let sample = |size: usize, extract: u64| {
+            let mut descriptor = reply("list_memories", 2000);
+            descriptor.write_micros = Some(1);
+            let mut transcript = Transcript {
+                calls: vec![descriptor, reply("lro_extract", extract)],
+                ..transcript("s2-c1", size)
+            };
+            transcript.corpus.size = size;
+            transcript
+        };
+        // From 2,000 to 11,000 tokens.
+        let set = samples([sample(50, 0), sample(500, 9000)]);
+        let svg = tokens(&SampleGroup(set.iter().collect()), "models", Some(155.0));
+        assert!(svg.contains("points=\"64.0,306.4 470.0,199.0\""), "{svg}");
+    }
 }

@@ -84,13 +84,27 @@ pub(super) fn percent_with_interval((share, interval): (f64, Interval)) -> Strin
     format!("{} ({}–{})", percent(share), percent(interval.low), percent(interval.high))
 }
 
-/// A difference in percentage points, with its sign and interval.
-pub(super) fn points_with_interval(difference: f64, interval: Interval) -> String {
+/// A difference in percentage points, with its sign and interval. Without an interval, all tasks
+/// have the same difference.
+pub(super) fn points_with_interval(difference: f64, interval: Option<Interval>) -> String {
     let signed = |share: f64| {
         let text = percent(share);
         if text.starts_with('-') { text.replace('-', "−") } else { format!("+{text}") }
     };
-    format!("{} ({} to {})", signed(difference), signed(interval.low), signed(interval.high))
+    let interval = match interval {
+        Some(interval) => format!("{} to {}", signed(interval.low), signed(interval.high)),
+        None => "no variation".to_owned(),
+    };
+    format!("{} ({interval})", signed(difference))
+}
+
+/// A condition, and the others that have the same samples.
+pub(super) fn condition_cell(condition: &str, conditions: &[String]) -> String {
+    let mut cell = format!("`{condition}`");
+    for other in conditions.iter().filter(|other| *other != condition) {
+        let _ = write!(cell, " = `{other}`");
+    }
+    cell
 }
 
 /// A number with so many decimals; never a negative zero.
@@ -131,6 +145,13 @@ mod tests {
     }
 
     #[test]
+    fn conditions_with_the_same_samples_are_named_together() {
+        let names = ["s1-c5".to_owned(), "s2-c5".to_owned()];
+        assert_eq!(condition_cell("s2-c5", &names), "`s2-c5` = `s1-c5`");
+        assert_eq!(condition_cell("s1-c5", &names[..1]), "`s1-c5`");
+    }
+
+    #[test]
     fn numbers_are_short() {
         assert_eq!(percent(0.9333), "93.3");
         assert_eq!(
@@ -138,7 +159,8 @@ mod tests {
             "50.0 (25.0–100.0)"
         );
         let interval = Interval { low: -0.0333, high: 0.2 };
-        assert_eq!(points_with_interval(0.1, interval), "+10.0 (−3.3 to +20.0)");
+        assert_eq!(points_with_interval(0.1, Some(interval)), "+10.0 (−3.3 to +20.0)");
+        assert_eq!(points_with_interval(-1.0, None), "−100.0 (no variation)");
         assert_eq!(decimal(-0.0001, 2), "0.00");
         assert_eq!(grouped(1_234_567.4), "1,234,567");
         assert_eq!(grouped(999.6), "1,000");

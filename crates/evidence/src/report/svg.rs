@@ -264,7 +264,8 @@ fn path_points(series: &ChartSeries) -> Vec<(f64, f64)> {
 pub(super) struct ForestRow {
     pub(super) label: String,
     pub(super) estimate: f64,
-    pub(super) interval: Interval,
+    /// `None` without variation.
+    pub(super) interval: Option<Interval>,
     /// The numbers as text.
     pub(super) text: String,
 }
@@ -274,7 +275,10 @@ pub(super) fn forest_plot(title: &str, x_title: &str, rows: &[ForestRow]) -> Str
     if rows.is_empty() {
         return without_data(title);
     }
-    let ends = rows.iter().flat_map(|row| [row.interval.low, row.interval.high, row.estimate]);
+    let ends = rows.iter().flat_map(|row| {
+        let interval = row.interval.unwrap_or(Interval { low: row.estimate, high: row.estimate });
+        [interval.low, interval.high, row.estimate]
+    });
     let reach = ends.fold(5.0, |reach: f64, end| reach.max(end.abs()));
     let reach = (reach / 5.0).ceil() * 5.0;
     let at_x =
@@ -295,12 +299,14 @@ pub(super) fn forest_plot(title: &str, x_title: &str, rows: &[ForestRow]) -> Str
     }
     let mut y = TOP + 2.0;
     for row in rows {
-        let (low, high) = (at_x(row.interval.low), at_x(row.interval.high));
+        let line = row.interval.map_or_else(String::new, |interval| {
+            let (low, high) = (at_x(interval.low), at_x(interval.high));
+            format!("<path class=\"line\" d=\"M{low:.1} {y:.1}H{high:.1}\"/>")
+        });
         let _ = writeln!(
             svg,
             "  <text class=\"small\" x=\"24\" y=\"{:.1}\">{}</text>\
-             <g class=\"c0\"><path class=\"line\" d=\"M{low:.1} {y:.1}H{high:.1}\"/>\
-             <circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"/></g>\
+             <g class=\"c0\">{line}<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"/></g>\
              <text class=\"small\" x=\"{}\" y=\"{:.1}\">{}</text>",
             y + 4.0,
             escaped(&row.label),
@@ -411,10 +417,14 @@ mod tests {
         let row = ForestRow {
             label: "s1-c2".to_owned(),
             estimate: 7.0,
-            interval: Interval { low: -2.0, high: 16.0 },
+            interval: Some(Interval { low: -2.0, high: 16.0 }),
             text: "+7.0".to_owned(),
         };
+        let without_variation = ForestRow { interval: None, ..row.clone() };
+        let lines = |rows: &[ForestRow]| elements(&forest_plot("T", "points", rows), "path");
+        assert_eq!(lines(&[without_variation]), 3, "those of the axis");
         let svg = forest_plot("T", "points", &[row]);
+        assert_eq!(elements(&svg, "path"), 4);
         assert_eq!(elements(&svg, "circle"), 1);
         assert!(svg.contains("<text class=\"x\" x=\"610.0\" y=\"98.0\">+20</text>"), "{svg}");
     }

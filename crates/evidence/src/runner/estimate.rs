@@ -69,12 +69,13 @@ pub fn estimate(
     let run = Run::new(options, agents)?;
     let mut total = RunEstimate::default();
     for first in run.batches.iter().filter(|batch| batch.repeat == 0) {
-        let (corpus, tasks) = run.inputs(first.corpus, first.family);
+        let (corpus, task_set) = run.inputs(first.corpus, first.family)?;
+        let tasks = &task_set.tasks;
         let repeats = run.batches.iter().filter(|batch| {
             (batch.condition, batch.corpus, batch.family)
                 == (first.condition, first.corpus, first.family)
         });
-        let samples: usize = repeats.map(|batch| run.pending(batch, &tasks).len()).sum();
+        let samples: usize = repeats.map(|batch| run.pending(batch, tasks).len()).sum();
         let Some(task) = tasks.first().filter(|_| samples > 0) else { continue };
         if run.obstacle(first, &corpus)?.is_some() {
             continue;

@@ -1,6 +1,6 @@
 //! The transcripts of a run: a file that is appended to, and from which a run resumes.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -8,13 +8,32 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use crate::transcript::{Ending, SampleId, Transcript};
+use crate::task::{CorpusId, Family};
+use crate::transcript::{Ending, RunSettings, SampleId, Transcript};
 
 /// The transcripts of a run.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: Mutex<File>,
+    contents: Contents,
+}
+
+/// What earlier runs have recorded.
+#[derive(Debug, Default)]
+struct Contents {
     finished: HashSet<SampleId>,
+    settings: BTreeSet<RecordedSettings>,
+}
+
+/// The settings of some samples in the file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RecordedSettings {
+    pub(super) agent: String,
+    pub(super) family: Family,
+    pub(super) corpus: CorpusId,
+    pub(super) settings: RunSettings,
+    /// Whether the samples failed, perhaps before the endpoint replied to any request.
+    pub(super) is_failed: bool,
 }
 
 impl Journal {
@@ -36,15 +55,20 @@ impl Journal {
                 file.set_len(complete as u64)?;
                 file.sync_data()?;
             }
-            let finished = finished(&bytes[..complete])?;
-            Ok(Self { file: Mutex::new(file), finished })
+            let contents = Contents::read(&bytes[..complete])?;
+            Ok(Self { file: Mutex::new(file), contents })
         };
         open().with_context(|| format!("cannot use {}", path.display()))
     }
 
     /// Whether a sample has a transcript. Samples of a failed endpoint are repeated.
     pub(super) fn is_finished(&self, sample: &SampleId) -> bool {
-        self.finished.contains(sample)
+        self.contents.finished.contains(sample)
+    }
+
+    /// The settings of the samples of an agent.
+    pub(super) fn settings(&self, agent: &str) -> impl Iterator<Item = &RecordedSettings> {
+        self.contents.settings.iter().filter(move |recorded| recorded.agent == agent)
     }
 
     /// Appends a transcript and makes it durable.
@@ -58,17 +82,29 @@ impl Journal {
     }
 }
 
-/// The samples with a transcript.
-fn finished(lines: &[u8]) -> Result<HashSet<SampleId>> {
-    let mut finished = HashSet::new();
-    for (index, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let transcript: Transcript = serde_json::from_slice(line)
-            .with_context(|| format!("line {} is not a transcript", index + 1))?;
-        if transcript.ending != Ending::Failed {
-            finished.insert(transcript.sample);
+impl Contents {
+    /// Reads transcripts. A later one of a sample replaces the earlier ones.
+    fn read(lines: &[u8]) -> Result<Self> {
+        let mut contents = Self::default();
+        for (index, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let transcript: Transcript = serde_json::from_slice(line)
+                .with_context(|| format!("line {} is not a transcript", index + 1))?;
+            let is_failed = transcript.ending == Ending::Failed;
+            contents.settings.insert(RecordedSettings {
+                agent: transcript.sample.agent.clone(),
+                family: transcript.family,
+                corpus: transcript.corpus,
+                settings: transcript.settings,
+                is_failed,
+            });
+            if is_failed {
+                contents.finished.remove(&transcript.sample);
+            } else {
+                contents.finished.insert(transcript.sample);
+            }
         }
+        Ok(contents)
     }
-    Ok(finished)
 }
 
 #[cfg(test)]
@@ -76,7 +112,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::task::{Answer, CorpusId, CorpusKind, Family};
+    use crate::task::{Answer, CorpusKind};
     use crate::transcript::Usage;
 
     fn transcript(task: &str, ending: Ending) -> Transcript {
@@ -87,6 +123,12 @@ mod tests {
                 agent: "pager".to_owned(),
                 task: task.to_owned(),
                 repeat: 0,
+            },
+            settings: RunSettings {
+                program: "p".to_owned(),
+                tasks: "t".to_owned(),
+                window_tokens: 200_000,
+                model: None,
             },
             family: Family::IdLookup,
             corpus: CorpusId { kind: CorpusKind::Memories, size: 50 },
@@ -127,6 +169,45 @@ mod tests {
         journal.append(&two).unwrap();
         drop(journal);
         assert!(Journal::open(&path).unwrap().is_finished(&two.sample));
+    }
+
+    #[test]
+    fn the_last_transcript_of_a_sample_counts() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("transcripts.jsonl");
+        let is_finished = |endings: &[Ending]| {
+            // The first time there is none.
+            let _ = fs::remove_file(&path);
+            let journal = Journal::open(&path).unwrap();
+            for ending in endings {
+                journal.append(&transcript("one", *ending)).unwrap();
+            }
+            drop(journal);
+            let sample = transcript("one", Ending::Answered).sample;
+            Journal::open(&path).unwrap().is_finished(&sample)
+        };
+        assert!(is_finished(&[Ending::Failed, Ending::Failed, Ending::NoAnswer]));
+        assert!(!is_finished(&[Ending::Answered, Ending::Failed]));
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 2, "the report counts those that failed");
+    }
+
+    #[test]
+    fn the_settings_of_an_agent_are_read() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("transcripts.jsonl");
+        let journal = Journal::open(&path).unwrap();
+        let mut other = transcript("two", Ending::Answered);
+        other.settings.program = "q".to_owned();
+        for transcript in [transcript("one", Ending::Answered), other.clone(), other] {
+            journal.append(&transcript).unwrap();
+        }
+        drop(journal);
+        let journal = Journal::open(&path).unwrap();
+        let programs: Vec<&str> =
+            journal.settings("pager").map(|recorded| recorded.settings.program.as_str()).collect();
+        assert_eq!(programs, ["p", "q"]);
+        assert_eq!(journal.settings("naive").count(), 0);
     }
 
     #[test]

@@ -2,35 +2,37 @@
 
 use serde_json::Value;
 
-use crate::task::Answer;
+use super::command::{extraction_commands, is_code};
+use crate::task::{Answer, Family};
+use crate::transcript::CallRecord;
 
 /// The answer to a question without a match.
 const NONE: &str = "none";
 
-/// Whether the given answer is the expected one. Types are lenient, values are not: `"8"` is 8, a list
-/// may be JSON in a string, and `none` may be an empty list; spaces and quotes around a text do not count.
-pub(super) fn is_right(expected: &Answer, given: &Answer) -> bool {
-    if let Answer::Text(text) = given
+/// Whether an answer is the expected one. Types are lenient, values are not: `"8"` is 8, a list may
+/// be JSON in a string, and `none` may be an empty list; spaces and quotes around a text do not
+/// count. A count of nothing is 0, not `none`.
+pub(super) fn is_right(expected: &Answer, answer: &Answer) -> bool {
+    if let Answer::Text(text) = answer
         && let Ok(parsed @ (Answer::Count(_) | Answer::List(_))) = serde_json::from_str(text.trim())
     {
         return is_right(expected, &parsed);
     }
-    match (expected, given) {
-        (Answer::Count(expected), Answer::Count(given)) => expected == given,
-        (Answer::Count(expected), Answer::Text(given)) => *expected == 0 && is_none(given),
-        (Answer::Text(expected), Answer::Text(given)) => {
-            same_text(expected, given) || (is_none(expected) && is_none(given))
+    match (expected, answer) {
+        (Answer::Count(expected), Answer::Count(answer)) => expected == answer,
+        (Answer::Text(expected), Answer::Text(answer)) => {
+            same_text(expected, answer) || (is_none(expected) && is_none(answer))
         }
         // A name that consists of digits.
-        (Answer::Text(expected), Answer::Count(given)) => same_text(expected, &given.to_string()),
-        (Answer::Text(expected), Answer::List(given)) => match given.as_slice() {
+        (Answer::Text(expected), Answer::Count(answer)) => same_text(expected, &answer.to_string()),
+        (Answer::Text(expected), Answer::List(answer)) => match answer.as_slice() {
             [] => is_none(expected),
             [only] => is_right(&Answer::Text(expected.clone()), only),
             _ => false,
         },
-        (Answer::List(expected), Answer::List(given)) => {
-            expected.len() == given.len()
-                && expected.iter().zip(given).all(|(expected, given)| is_right(expected, given))
+        (Answer::List(expected), Answer::List(answer)) => {
+            expected.len() == answer.len()
+                && expected.iter().zip(answer).all(|(expected, answer)| is_right(expected, answer))
         }
         _ => false,
     }
@@ -48,17 +50,26 @@ fn bare(text: &str) -> &str {
     text.trim().trim_matches(['"', '\'', '`']).trim()
 }
 
-/// Whether a reply of a tool determines the answer without a further call.
+/// Whether the reply to a call determines the answer without a further call.
 ///
-/// A count is determined if it is the total that the reply states, its only value, or the number of its
-/// lines. A text is determined if a cell of the first row is it or contains it, a list if its members are
-/// in the rows in order, and `none` if there are no rows.
-pub(super) fn determines(reply: &str, expected: &Answer) -> bool {
-    let reply = ReplyRows::parse(reply);
+/// - A count is determined if it is the only value of the reply. The extraction tools also state a
+///   total, which the output of code does not: its number of lines may be that of `head`.
+/// - A text is determined if a cell of the first row is it. The sentence of a text may be a part of
+///   one.
+/// - A list is determined if its members are in the rows in order.
+/// - `none` is determined if there are no rows. The code must have queried something.
+pub(super) fn determines(call: &CallRecord, family: Family, expected: &Answer) -> bool {
+    let reply = ReplyRows::parse(call);
     match expected {
         Answer::Count(count) => reply.has_count(*count),
-        Answer::Text(text) if is_none(text) => reply.is_empty(),
-        Answer::Text(text) => reply.rows.first().is_some_and(|row| has_cell(row, text)),
+        Answer::Text(text) if is_none(text) => {
+            let is_query = !is_code(&call.tool) || !extraction_commands(call).is_empty();
+            is_query && reply.is_empty()
+        }
+        Answer::Text(text) => reply.rows.first().is_some_and(|row| match family {
+            Family::NeedleRead => has_part(row, text),
+            _ => has_cell(row, text),
+        }),
         Answer::List(members) => {
             let rows = reply.rows_of_one_array();
             members.len() <= rows.len()
@@ -74,13 +85,17 @@ pub(super) fn determines(reply: &str, expected: &Answer) -> bool {
 /// The rows of a reply; a row is the values of a line.
 #[derive(Debug)]
 struct ReplyRows {
-    /// The total that the first line states, as in `3 of 17 rows.`
+    /// The total that an extraction tool states, as in `3 of 17 rows.`
     total: Option<u64>,
     rows: Vec<Vec<Value>>,
 }
 
 impl ReplyRows {
-    fn parse(reply: &str) -> Self {
+    fn parse(call: &CallRecord) -> Self {
+        if is_code(&call.tool) {
+            return Self::from_output(&call.reply);
+        }
+        let reply = call.reply.as_str();
         let (first, rest) = reply.split_once('\n').unwrap_or((reply, ""));
         let total = stated_total(first);
         let data = if is_heading(first) { rest } else { reply };
@@ -88,6 +103,13 @@ impl ReplyRows {
             !(line.trim().is_empty() || line.starts_with("Note: ") || line.starts_with("Hint: "))
         };
         Self { total, rows: data.lines().filter(is_data).map(cells).collect() }
+    }
+
+    /// The rows of the output of code.
+    fn from_output(output: &str) -> Self {
+        let lines = output.lines().filter(|line| !line.trim().is_empty());
+        let row = |line: &str| counted_cells(line).unwrap_or_else(|| cells(line));
+        Self { total: None, rows: lines.map(row).collect() }
     }
 
     fn is_empty(&self) -> bool {
@@ -102,12 +124,7 @@ impl ReplyRows {
         {
             return number == count;
         }
-        match self.total {
-            Some(total) => total == count,
-            None if count == 0 => self.is_empty(),
-            // One line could be anything.
-            None => count > 1 && self.rows.len() as u64 == count,
-        }
+        self.total == Some(count)
     }
 
     /// The rows, or the members of the array that is the only row.
@@ -121,7 +138,7 @@ impl ReplyRows {
 
 /// Whether a line is the first one of a reply of the extraction tools: `3 of 17 rows.`
 fn is_heading(line: &str) -> bool {
-    line.split_once(" of ").is_some_and(|(shown, _)| grouped_number(shown).is_some())
+    line.split_once(" of ").is_some_and(|(count, _)| grouped_number(count).is_some())
 }
 
 /// The total in `3 of 17 rows.`; `None` if it is only a lower bound.
@@ -144,13 +161,29 @@ fn cells(line: &str) -> Vec<Value> {
     }
 }
 
+/// The cells of a line of `uniq -c`: a number in a column, and what it counts.
+fn counted_cells(line: &str) -> Option<Vec<Value>> {
+    let (count, rest) = line.strip_prefix(' ')?.trim_start().split_once(' ')?;
+    let count: u64 = count.parse().ok()?;
+    Some(vec![Value::from(count), Value::from(rest.trim())])
+}
+
+/// Whether a cell of a row is a text.
 fn has_cell(row: &[Value], text: &str) -> bool {
     row.iter().any(|cell| match cell {
-        Value::String(cell) => same_text(cell, text) || cell.contains(text),
+        Value::String(cell) => same_text(cell, text),
         other => {
             let other = other.to_string();
             other == text
         }
+    })
+}
+
+/// Whether a cell of a row contains a text.
+fn has_part(row: &[Value], text: &str) -> bool {
+    row.iter().any(|cell| match cell {
+        Value::String(cell) => same_text(cell, text) || cell.contains(text),
+        _ => false,
     })
 }
 
@@ -166,6 +199,8 @@ fn number(cell: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn text(text: &str) -> Answer {
@@ -178,7 +213,6 @@ mod tests {
         assert!(is_right(&Answer::Count(8), &text(" 8 ")));
         assert!(!is_right(&Answer::Count(8), &text("8 ids")));
         assert!(!is_right(&Answer::Count(8), &Answer::Count(9)));
-        assert!(is_right(&Answer::Count(0), &text("None")));
         assert!(is_right(&text("a  b"), &text("\"a b\"")));
         assert!(!is_right(&text("a b"), &text("A b")));
         assert!(is_right(&text("none"), &text("NONE")));
@@ -196,36 +230,90 @@ mod tests {
         assert!(!is_right(&list(&["a", "b"]), &list(&["a"])));
     }
 
+    fn call(tool: &str, arguments: Value, reply: &str) -> CallRecord {
+        CallRecord {
+            turn: 0,
+            tool: tool.to_owned(),
+            arguments,
+            reply: reply.to_owned(),
+            reply_tokens: 0,
+            is_error: false,
+            records_given: 0,
+            write_micros: None,
+        }
+    }
+
+    fn native(reply: &str, expected: &Answer) -> bool {
+        let call = call("lro_extract", json!({"sql": "SELECT 1"}), reply);
+        determines(&call, Family::GroupArgmax, expected)
+    }
+
+    fn shell(command: &str, reply: &str, expected: &Answer) -> bool {
+        let call = call("bash", json!({"command": command}), reply);
+        determines(&call, Family::GroupArgmax, expected)
+    }
+
+    #[test]
+    fn a_count_of_nothing_is_zero() {
+        assert!(is_right(&Answer::Count(0), &text("0")));
+        assert!(!is_right(&Answer::Count(0), &text("none")));
+        assert!(!is_right(&Answer::Count(0), &Answer::List(vec![])));
+    }
+
     #[test]
     fn replies_with_counts() {
         for reply in ["8", "8\n", "1 of 1 rows.\n{\"count(*)\":8}", "[{\"n\": 8}]"] {
-            assert!(determines(reply, &Answer::Count(8)), "{reply}");
+            assert!(native(reply, &Answer::Count(8)), "{reply}");
         }
-        assert!(determines("2 of 8 answers.\n\"a\"\n\"b\"", &Answer::Count(8)));
-        assert!(determines("a\nb\nc", &Answer::Count(3)));
-        assert!(determines("0 of 0 rows.", &Answer::Count(0)));
-        assert!(!determines("7", &Answer::Count(8)));
-        assert!(!determines("{\"id\":\"x\",\"n\":8}", &Answer::Count(8)));
-        assert!(!determines("some text", &Answer::Count(1)));
-        assert!(!determines("1 of 1 rows.\n{\"count(*)\":8}", &Answer::Count(1)));
-        assert!(!determines("2 of at least 3 rows.\na\nb", &Answer::Count(3)));
+        assert!(native("2 of 8 answers.\n\"a\"\n\"b\"", &Answer::Count(8)));
+        assert!(native("0 of 0 rows.", &Answer::Count(0)));
+        assert!(!native("7", &Answer::Count(8)));
+        assert!(!native("{\"id\":\"x\",\"n\":8}", &Answer::Count(8)));
+        assert!(!native("some text", &Answer::Count(1)));
+        assert!(!native("1 of 1 rows.\n{\"count(*)\":8}", &Answer::Count(1)));
+        assert!(!native("2 of at least 3 rows.\na\nb", &Answer::Count(3)));
+    }
+
+    #[test]
+    fn the_number_of_lines_that_code_prints_is_no_count() {
+        assert!(shell("grep -c x f", "5\n", &Answer::Count(5)));
+        assert!(shell("jq -s '{n: length}' f", "{\"n\":5}", &Answer::Count(5)));
+        assert!(!shell("head -n 5 f", "a\nb\nc\nd\ne\n", &Answer::Count(5)));
+        assert!(!shell("echo 3 of 5 rows.", "3 of 5 rows.\na", &Answer::Count(5)));
+        assert!(!shell("true", "", &Answer::Count(0)));
+    }
+
+    #[test]
+    fn a_name_is_a_whole_cell() {
+        let command = "jq -r .namespace f | sort | uniq -c | sort -rn | head -1";
+        assert!(shell(command, "     12 a/b\n", &text("a/b")));
+        assert!(!shell(command, "     12 a/bc\n", &text("a/b")));
+        assert!(!shell("head -n 1 f", "{\"content\":\"about a/b\"}", &text("a/b")));
+        assert!(!native("1 of 1 rows.\n{\"content\":\"about a/b\"}", &text("a/b")));
+    }
+
+    #[test]
+    fn nothing_is_an_answer_to_a_query_only() {
+        assert!(shell("grep x f", "", &text("none")));
+        assert!(!shell("cd /tmp", "", &text("none")));
+        assert!(!shell("grep x f", "x\n", &text("none")));
     }
 
     #[test]
     fn replies_with_texts() {
         let reply = "2 of 2 rows.\nNote: x\n{\"namespace\":\"a/b\",\"n\":12}\n{\"namespace\":\"c\",\"n\":3}";
-        assert!(determines(reply, &text("a/b")));
-        assert!(!determines(reply, &text("c")));
+        assert!(native(reply, &text("a/b")));
+        assert!(!native(reply, &text("c")));
         let list = Answer::List(vec![text("a/b"), text("c")]);
-        assert!(determines(reply, &list));
-        assert!(determines("[\"a/b\",\"c\"]", &list));
-        assert!(!determines("c\na/b", &list));
-        assert!(determines("0 of 0 rows.", &text("none")));
-        assert!(determines("", &text("none")));
-        assert!(!determines("x", &text("none")));
-        assert!(determines(
-            "first words. The sentence itself. More.",
-            &text("The sentence itself.")
-        ));
+        assert!(native(reply, &list));
+        assert!(native("[\"a/b\",\"c\"]", &list));
+        assert!(!native("c\na/b", &list));
+        assert!(native("0 of 0 rows.", &text("none")));
+        assert!(!native("x", &text("none")));
+        let content = "1 of 1 records.\n{\"content\":\"First words. The sentence itself. More.\"}";
+        let sentence = text("The sentence itself.");
+        let read = call("lro_extract", json!({"sql": "SELECT content FROM results"}), content);
+        assert!(determines(&read, Family::NeedleRead, &sentence));
+        assert!(!determines(&read, Family::TopK, &sentence), "a title is a whole cell");
     }
 }

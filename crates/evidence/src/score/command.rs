@@ -47,16 +47,16 @@ pub(super) enum ExtractionCommand {
 
 /// The tools whose calls can determine an answer, besides `answer`: all that read a stored result.
 pub(super) fn is_extraction(tool: &str) -> bool {
-    matches!(
+    let is_native = matches!(
         tool,
-        "lro_extract"
-            | "read_large_output"
-            | "search_large_output"
-            | "query_large_output"
-            | "bash"
-            | "python_exec"
-            | "read_file"
-    )
+        "lro_extract" | "read_large_output" | "search_large_output" | "query_large_output"
+    );
+    is_native || is_code(tool)
+}
+
+/// Whether a tool runs the agent's code or reads a file for it, so that its reply is what was printed.
+pub(super) fn is_code(tool: &str) -> bool {
+    matches!(tool, "bash" | "python_exec" | "read_file")
 }
 
 /// The extraction commands of a call. Reading a range, or looking at a file, is none.

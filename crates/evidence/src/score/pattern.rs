@@ -105,7 +105,7 @@ impl RecipeLibrary {
         for detail in [Detail::Light, Detail::Medium, Detail::Full] {
             for recipe in recipes(detail, OptionalFields::ALWAYS) {
                 let Some(program) = JqNode::parse(&recipe.filter) else { continue };
-                if !jq.iter().any(|known| known.program == program) {
+                if !jq.iter().any(|other| other.program == program) {
                     jq.push(JqRecipeTree::new(recipe.input == RecipeInput::WholeSet, program));
                 }
             }

@@ -108,12 +108,12 @@ fn split_while(text: &str, keep: impl Fn(char) -> bool) -> (&str, &str) {
 
 /// Removes `AS name`, but not the type of `CAST(… AS …)`.
 fn without_aliases(tokens: Vec<SqlToken>) -> Vec<SqlToken> {
-    let mut kept: Vec<SqlToken> = Vec::new();
+    let mut rest: Vec<SqlToken> = Vec::new();
     let mut depths = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token.text.as_str() {
-            "(" => depths.push(kept.last().is_some_and(|before| before.text == "cast")),
+            "(" => depths.push(rest.last().is_some_and(|before| before.text == "cast")),
             ")" => _ = depths.pop(),
             // `WITH name AS (…)` names a table.
             "as" if !token.literal
@@ -125,9 +125,9 @@ fn without_aliases(tokens: Vec<SqlToken>) -> Vec<SqlToken> {
             }
             _ => {}
         }
-        kept.push(token);
+        rest.push(token);
     }
-    kept
+    rest
 }
 
 /// The part of a statement that says what is asked: the condition, else the grouping or order, else

@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 
 use testkit::SplitMix64;
 
-use super::{Draft, TASKS_PER_FAMILY};
+use super::{Draft, SUITE_SIZES, TASKS_PER_FAMILY};
 use crate::task::Answer;
 
-/// The most tasks of a family with the same answer: a constant guess is right in 15 % at most.
-pub(crate) const MAX_EQUAL_ANSWERS: usize = TASKS_PER_FAMILY * 15 / 100;
+/// The most of so many tasks with the same answer: a constant guess is right in 15 % at most.
+pub(crate) const fn max_equal_answers(tasks: usize) -> usize {
+    tasks * 15 / 100
+}
+
+/// The most tasks of a family with the same answer.
+pub(super) const MAX_EQUAL_ANSWERS: usize = max_equal_answers(TASKS_PER_FAMILY);
 
 /// Brings items into a random order.
 pub(super) fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
@@ -48,4 +53,23 @@ pub(super) fn spread(
         candidates = others;
     }
     chosen
+}
+
+/// Moves drafts so that the bound of equal answers holds for the first tasks of every suite, too, as
+/// far as there are enough different answers.
+pub(super) fn ordered(drafts: Vec<Draft>) -> Vec<Draft> {
+    let mut ordered: Vec<Draft> = Vec::with_capacity(drafts.len());
+    let mut later = drafts;
+    for size in SUITE_SIZES {
+        for draft in std::mem::take(&mut later) {
+            let equal = ordered.iter().filter(|other| other.answer == draft.answer).count();
+            if ordered.len() < size && equal < max_equal_answers(size) {
+                ordered.push(draft);
+            } else {
+                later.push(draft);
+            }
+        }
+    }
+    ordered.extend(later);
+    ordered
 }

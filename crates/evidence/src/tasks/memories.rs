@@ -24,6 +24,8 @@ const LAST_INTERVAL: usize = 4;
 const ABSENT_COUNTS: usize = 10;
 
 const PRIORITIES: std::ops::RangeInclusive<u8> = 1..=5;
+/// The field with the names of products and persons.
+const ENTITY_FIELD: &str = "entities.name";
 
 /// A date of the corpora, as RFC 3339.
 fn date(day: usize) -> String {
@@ -62,14 +64,16 @@ impl TaskGenerator<'_> {
         for product in &PRODUCTS {
             for by in ["namespace", "tags"] {
                 restrictions.push((by, word("content", product.name)));
-                restrictions.push((by, equals("entities.name", product.name)));
+                restrictions.push((by, equals(ENTITY_FIELD, product.name)));
             }
         }
         for namespace in self.namespaces() {
-            restrictions.push(("tags", within("namespace", &namespace)));
+            let restriction = within("namespace", &namespace);
+            restrictions.extend(["tags", ENTITY_FIELD].map(|by| (by, restriction.clone())));
         }
         for tag in self.records.distinct("tags") {
-            restrictions.push(("namespace", equals("tags", &tag)));
+            let restriction = equals("tags", &tag);
+            restrictions.extend(["namespace", ENTITY_FIELD].map(|by| (by, restriction.clone())));
         }
         let mut groupings: Vec<Grouping> = Vec::new();
         for (by, restriction) in restrictions {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::choice::spread;
+use super::choice::{MAX_EQUAL_ANSWERS, ordered, spread};
 use super::*;
 use crate::corpora;
 use crate::task::{Comparison, Predicate};
@@ -102,6 +102,33 @@ fn chosen_answers_differ_as_far_as_possible() {
     assert_eq!(answers, (1..10).map(Answer::Count).collect::<Vec<_>>());
     // One answer cannot fill a suite.
     assert_eq!(spread(candidates, 40, &mut random).len(), 8 + MAX_EQUAL_ANSWERS);
+}
+
+#[test]
+fn the_first_tasks_of_a_suite_have_different_answers() {
+    let drafts = |answers: &[u64]| -> Vec<Draft> {
+        let draft = |(position, count): (usize, &u64)| Draft {
+            parameters: Parameters::Message { request: position.to_string() },
+            answer: Answer::Count(*count),
+        };
+        answers.iter().enumerate().map(draft).collect()
+    };
+    // Sorted answers, 5 of each.
+    let sorted: Vec<u64> = (0..40).map(|position| position / 5).collect();
+    let chosen = ordered(drafts(&sorted));
+    assert_eq!(chosen.len(), 40, "none is lost");
+    for (first, most) in [(15, 2), (20, 3), (40, 5)] {
+        let equal = |draft: &Draft| {
+            chosen[..first].iter().filter(|other| other.answer == draft.answer).count()
+        };
+        assert_eq!(chosen[..first].iter().map(equal).max(), Some(most));
+    }
+    // Nothing moves without need.
+    let different: Vec<u64> = (0..40).collect();
+    let parameters = |drafts: Vec<Draft>| -> Vec<Parameters> {
+        drafts.into_iter().map(|draft| draft.parameters).collect()
+    };
+    assert_eq!(parameters(ordered(drafts(&different))), parameters(drafts(&different)));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! The main part has its size and, if it contains records, their number. A member outside the records
 //! is shown, named with its size, listed as a table, or counted with the others. A further text is
-//! shown, named with its size, or counted.
+//! shown, named with its size, or counted. A text, lines of JSON and tables in text have no members:
+//! their size is all that is checked.
 
 use std::collections::BTreeMap;
 

@@ -27,8 +27,10 @@ const RESULTS_DIR: &str = "/home/user/.local/state/atlatl/results";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Shape {
-    /// An array of records, lines of JSON, or a table.
+    /// An array of records.
     Records,
+    /// Lines of JSON, CSV, or a table in text.
+    Rows,
     /// An object with an array of records in it.
     Envelope,
     /// An object whose members are records.
@@ -45,8 +47,9 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Records,
+        Self::Rows,
         Self::Envelope,
         Self::Map,
         Self::Document,
@@ -63,8 +66,9 @@ impl Shape {
         match &detected.content {
             Content::Records(records) => match &records.form {
                 RecordForm::Array { path, .. } if !path.is_empty() => Self::Envelope,
+                RecordForm::Array { .. } => Self::Records,
                 RecordForm::Map { .. } => Self::Map,
-                _ => Self::Records,
+                _ => Self::Rows,
             },
             Content::Document => Self::Document,
             Content::Base64(_) | Content::Binary => Self::Encoded,
@@ -76,6 +80,7 @@ impl Shape {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Records => "records",
+            Self::Rows => "lines of JSON, CSV or a table in text",
             Self::Envelope => "records in an envelope",
             Self::Map => "map of records",
             Self::Document => "JSON without records",
@@ -141,7 +146,7 @@ impl ResultStore {
         Ok(Self { spool, offloader, directory: directory.display().to_string(), now, count: 0 })
     }
 
-    /// Measures a result.
+    /// Measures a result. An error says why it cannot be read or stored.
     pub(super) fn measure(&mut self, recorded: &RecordedResult) -> Result<MeasuredResult> {
         let Some(result) = ToolResult::read(&recorded.json) else {
             bail!("a result that is not in the form of MCP");
@@ -233,9 +238,11 @@ mod tests {
             (0..40).map(|n| json!({"id": n, "name": format!("name {n}")})).collect();
         let map: serde_json::Map<String, Value> =
             (0..40).map(|n| (format!("key-{n}"), json!({"n": n, "m": "x"}))).collect();
+        let lines: Vec<String> = records.iter().map(|record| format!("{record}\n")).collect();
         let records = Value::from(records);
         let cases = [
             (records.to_string(), Shape::Records),
+            (lines.concat(), Shape::Rows),
             (json!({"total": 40, "items": records}).to_string(), Shape::Envelope),
             (Value::from(map).to_string(), Shape::Map),
             (json!({"id": 1, "body": "words"}).to_string(), Shape::Document),
@@ -270,6 +277,15 @@ mod tests {
         let mut store = ResultStore::open(&directory.path().join("results")).unwrap();
         let measured = store.measure(&recorded).unwrap();
         assert_ne!(measured.stored.unwrap().fidelity, Fidelity::Different);
+    }
+
+    #[test]
+    fn what_is_not_a_result_is_an_error_that_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = ResultStore::open(&directory.path().join("results")).unwrap();
+        let recorded = RecordedResult { tool: "get".to_owned(), json: "{}".to_owned() };
+        let error = store.measure(&recorded).unwrap_err().to_string();
+        assert!(error.contains("not in the form of MCP"), "{error}");
     }
 
     #[test]

@@ -14,10 +14,14 @@ const META: &str = "meta.json";
 /// A recorded run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recording {
-    /// The service, for example `github`.
-    pub(super) service: String,
+    /// The path of the run within the recordings.
+    pub(super) name: String,
+    /// The service and the server, for example `github/official`.
+    pub(super) server: String,
     /// The tokens of the request that was too long, if the run ended so.
     pub(super) overflow: Option<Overflow>,
+    /// The input tokens of all requests that were not refused, as the API counted them.
+    pub(super) api_input: Option<u64>,
     /// What happened, in order.
     pub(super) items: Vec<Item>,
 }
@@ -76,19 +80,23 @@ pub(super) fn read_run(root: &Path, directory: &Path) -> Result<Recording> {
         serde_json::from_slice(&messages).with_context(|| format!("{}", path.display()))?;
     let meta = fs::read(directory.join(META)).ok();
     let meta: Value = meta.and_then(|meta| serde_json::from_slice(&meta).ok()).unwrap_or_default();
+    let relative = directory.strip_prefix(root).unwrap_or(directory);
     Ok(Recording {
-        service: service(root, directory),
+        name: relative.display().to_string(),
+        server: server(relative),
         overflow: overflow(&meta),
+        api_input: meta.pointer("/token_usage/input_tokens").and_then(Value::as_u64),
         items: items(&messages),
     })
 }
 
-/// The service that the path of a run names: `mcp_servers/SERVICE/SERVER/RUN/TASK`.
-fn service(root: &Path, directory: &Path) -> String {
-    let relative = directory.strip_prefix(root).unwrap_or(directory);
+/// The service and the server that the path of a run names: `mcp_servers/SERVICE/SERVER/RUN/TASK`.
+fn server(relative: &Path) -> String {
     let names: Vec<_> = relative.iter().map(|name| name.to_string_lossy()).collect();
-    let at = names.len().checked_sub(4);
-    at.map_or_else(|| "unknown".to_owned(), |at| names[at].to_string())
+    match names.as_slice() {
+        [.., service, server, _, _] => format!("{service}/{server}"),
+        _ => "unknown".to_owned(),
+    }
 }
 
 /// The tokens in `prompt is too long: 215840 tokens > 200000 maximum`.
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_found_with_its_service() {
+    fn a_run_is_found_with_its_server_and_counts() {
         let root = tempfile::tempdir().unwrap();
         let run = root.path().join("mcp_servers/github/official/run-1/task");
         fs::create_dir_all(&run).unwrap();
@@ -257,6 +265,12 @@ mod tests {
         let runs = find_runs(root.path()).unwrap();
         assert_eq!(runs, [run]);
         let recording = read_run(root.path(), &runs[0]).unwrap();
-        assert_eq!((recording.service.as_str(), recording.overflow), ("github", None));
+        assert_eq!(recording.name, "mcp_servers/github/official/run-1/task");
+        assert_eq!(recording.server, "github/official");
+        assert_eq!((recording.overflow, recording.api_input), (None, None));
+        let meta = json!({"token_usage": {"input_tokens": 97_775, "output_tokens": 526}});
+        fs::write(runs[0].join(META), meta.to_string()).unwrap();
+        assert_eq!(read_run(root.path(), &runs[0]).unwrap().api_input, Some(97_775));
+        assert_eq!(server(Path::new("run-1/task")), "unknown");
     }
 }

@@ -1,8 +1,10 @@
-//! The input tokens of recorded runs if large results had been descriptors, under stated assumptions.
+//! The input tokens of recorded runs if large results had been descriptors, with stated assumptions.
 //!
-//! A request of the model contains everything before it. A result from the threshold on is replaced by
-//! its descriptor; the model then asks for what it needs with further calls, each of them a request of
-//! its own with a reply that stays in the conversation. The rest of the run is as recorded.
+//! A request of the model contains everything before it. A result from the threshold on is replaced
+//! by its descriptor; after the results of a turn, the model asks for what it needs with further
+//! calls, each of them a request of its own with a reply that stays in the conversation. The rest of
+//! the run is as recorded. A request that the API refused as too long is not in the recorded input;
+//! with a replacement it is made.
 
 use serde::Serialize;
 
@@ -71,6 +73,8 @@ pub(super) enum TokenItem {
 #[derive(Debug, Clone)]
 pub(super) struct TokenRun {
     pub(super) overflow: Option<Overflow>,
+    /// The input of all requests, as the API counted it.
+    pub(super) api_input: Option<u64>,
     pub(super) items: Vec<TokenItem>,
 }
 
@@ -95,6 +99,21 @@ pub(super) struct Replacement {
     pub(super) definitions: u64,
 }
 
+impl RunTokens {
+    /// Adds the further calls about `results`, which were replaced. They are given in tokens.
+    fn add_calls(&mut self, replacement: Option<Replacement>, results: &[u64]) {
+        let Some(replacement) = replacement else { return };
+        let Some(behaviour) = replacement.behaviour else { return };
+        for tokens in results {
+            for _ in 0..behaviour.calls() {
+                self.input += self.context + replacement.definitions;
+                // A reply is never longer than the result.
+                self.context += CALL_TOKENS + behaviour.reply_tokens().min(*tokens);
+            }
+        }
+    }
+}
+
 impl TokenRun {
     /// The tokens of the run as it was recorded.
     pub(super) fn as_recorded(&self) -> RunTokens {
@@ -110,7 +129,13 @@ impl TokenRun {
         let definitions = replacement.map_or(0, |replacement| replacement.definitions);
         let mut run = RunTokens::default();
         let mut in_message = false;
+        // The results of this turn that were replaced: the model has all of them before it goes on.
+        let mut replaced = Vec::new();
         for item in &self.items {
+            if !matches!(item, TokenItem::Result { .. }) {
+                run.add_calls(replacement, &replaced);
+                replaced.clear();
+            }
             match *item {
                 TokenItem::User(tokens) => {
                     in_message = false;
@@ -126,27 +151,21 @@ impl TokenRun {
                 }
                 TokenItem::Result { tokens, descriptor } => {
                     in_message = false;
-                    let replaced = replacement
-                        .filter(|replacement| tokens >= replacement.threshold)
-                        .zip(descriptor);
-                    let Some((replacement, descriptor)) = replaced else {
+                    let is_large =
+                        replacement.is_some_and(|replacement| tokens >= replacement.threshold);
+                    if let Some(descriptor) = descriptor.filter(|_| is_large) {
+                        run.replaced += 1;
+                        run.context += descriptor;
+                        replaced.push(tokens);
+                    } else {
                         run.context += tokens;
-                        continue;
-                    };
-                    run.replaced += 1;
-                    run.context += descriptor;
-                    if let Some(behaviour) = replacement.behaviour {
-                        for _ in 0..behaviour.calls() {
-                            run.input += run.context + definitions;
-                            // A reply is never longer than the result.
-                            run.context += CALL_TOKENS + behaviour.reply_tokens().min(tokens);
-                        }
                     }
                 }
             }
         }
-        // The request after the last result: the one that did not fit, if there was one.
-        if !in_message && self.overflow.is_some() {
+        run.add_calls(replacement, &replaced);
+        // The request after the last result, if it did not fit.
+        if !in_message && self.overflow.is_some() && replacement.is_some() {
             run.input += run.context + definitions;
         }
         run
@@ -169,6 +188,7 @@ mod tests {
     fn run(overflow: Option<Overflow>) -> TokenRun {
         TokenRun {
             overflow,
+            api_input: None,
             items: vec![
                 TokenItem::User(100),
                 TokenItem::Assistant(10),
@@ -209,6 +229,35 @@ mod tests {
         let third = second + reply;
         assert_eq!(tokens.input, 107 + (first + 7) + (second + 7) + (third + 7));
         assert_eq!(tokens.context, third + 50 + 900 + 30_000);
+    }
+
+    #[test]
+    fn further_calls_come_after_all_results_of_a_turn() {
+        let parallel = TokenRun {
+            overflow: None,
+            api_input: None,
+            items: vec![
+                TokenItem::User(100),
+                TokenItem::Assistant(10),
+                TokenItem::Result { tokens: 20_000, descriptor: Some(600) },
+                TokenItem::Result { tokens: 30_000, descriptor: Some(700) },
+                TokenItem::Assistant(5),
+            ],
+        };
+        let tokens = parallel.with_replacement(replacement(Some(Behaviour::OneCall)));
+        let both = 110 + 600 + 700;
+        let reply = CALL_TOKENS + 400;
+        assert_eq!(tokens.input, 107 + (both + 7) + (both + reply + 7) + (both + 2 * reply + 7));
+        assert_eq!((tokens.context, tokens.replaced), (both + 2 * reply + 5, 2));
+    }
+
+    #[test]
+    fn a_refused_request_is_only_made_with_a_replacement() {
+        let overflow = Some(Overflow { tokens: 210_000, limit: 200_000 });
+        assert_eq!(run(overflow).as_recorded(), run(None).as_recorded());
+        let tokens = |overflow| run(overflow).with_replacement(replacement(None));
+        let refused = tokens(overflow).context + 7;
+        assert_eq!(tokens(overflow).input, tokens(None).input + refused);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::condition::{PAPER_PAGE, SUMMARY_PAGE, Strategy};
+use crate::condition::{SUMMARY_PAGE, Strategy};
 use crate::task::{CorpusId, CorpusKind};
 use crate::world::ToolDefinition;
 
@@ -119,8 +119,7 @@ pub(crate) fn records_in(text: &str) -> u64 {
 /// The records of a page.
 fn page(strategy: Strategy) -> Option<usize> {
     match strategy {
-        Strategy::InlinePaged { page } => Some(page),
-        Strategy::InlineCode(_) => Some(PAPER_PAGE),
+        Strategy::InlinePaged { page } | Strategy::InlineCode { page, .. } => Some(page),
         Strategy::Summary => Some(SUMMARY_PAGE),
         _ => None,
     }
@@ -164,7 +163,7 @@ pub(crate) fn spill_note(text: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::{PythonPages, SERVER_PAGE};
+    use crate::condition::{PAPER_PAGE, PythonPages, SERVER_PAGE};
 
     fn memories() -> DataTool {
         DataTool::new(CorpusId { kind: CorpusKind::Memories, size: 50 })
@@ -178,8 +177,10 @@ mod tests {
         assert_eq!(first, json!({"detail": "full", "status": "any", "limit": 5}));
         let next = request(Strategy::Summary, json!({"cursor": "x"}));
         assert_eq!(next, json!({"detail": "full", "status": "any", "limit": 10, "cursor": "x"}));
-        let code = request(Strategy::InlineCode(PythonPages::Absent), json!({}));
-        assert_eq!(code["limit"], 5);
+        for page in [PAPER_PAGE, SERVER_PAGE] {
+            let code = Strategy::InlineCode { pages: PythonPages::Reachable, page };
+            assert_eq!(request(code, json!({}))["limit"], page);
+        }
         assert_eq!(request(Strategy::InlinePaged { page: SERVER_PAGE }, json!({}))["limit"], 50);
         assert_eq!(request(Strategy::InlineWhole, json!({}))["limit"], MAX_LISTED);
         let issues = DataTool::new(CorpusId { kind: CorpusKind::Issues, size: 50 });

@@ -4,8 +4,8 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::ablation::has_recipes;
-use crate::condition::{Condition, PythonPages, QueryLanguage, Strategy};
+use crate::ablation::RemovedWays;
+use crate::condition::{PythonPages, Strategy};
 use crate::world::ToolDefinition;
 
 /// The tool that ends a conversation.
@@ -16,9 +16,12 @@ pub(crate) const BASH: &str = "bash";
 pub(crate) const PYTHON: &str = "python_exec";
 /// The tool that reads lines of a file.
 pub(crate) const READ_FILE: &str = "read_file";
+/// The extraction tool that has every way to query.
+pub(crate) const EXTRACT: &str = "lro_extract";
+/// The extraction tool that runs jq.
+const QUERY: &str = "query_large_output";
 /// The extraction tools, in the order of the listing.
-const EXTRACTION: [&str; 4] =
-    ["lro_extract", "read_large_output", "search_large_output", "query_large_output"];
+const EXTRACTION: [&str; 4] = [EXTRACT, "read_large_output", "search_large_output", QUERY];
 
 /// A part of the definition of `lro_extract`.
 struct Clause {
@@ -55,7 +58,7 @@ const SQL: Clause = Clause {
 pub(crate) fn host_tools(strategy: Strategy) -> Vec<ToolDefinition> {
     let mut tools = match strategy {
         Strategy::LroShell | Strategy::ClientSpill => vec![bash()],
-        Strategy::InlineCode(pages) => vec![python(pages)],
+        Strategy::InlineCode { pages, .. } => vec![python(pages)],
         Strategy::Truncation => vec![read_file()],
         _ => Vec::new(),
     };
@@ -63,31 +66,29 @@ pub(crate) fn host_tools(strategy: Strategy) -> Vec<ToolDefinition> {
     tools
 }
 
-/// The extraction tools of a listing, without what the condition leaves out.
+/// Whether a tool is an extraction tool.
+pub(crate) fn is_extraction(name: &str) -> bool {
+    EXTRACTION.contains(&name)
+}
+
+/// The extraction tools of a listing, without the ways to query that a condition removes.
 pub(crate) fn extraction_tools(
-    condition: &Condition,
-    language: QueryLanguage,
+    removed: RemovedWays,
     listed: &[Value],
 ) -> Result<Vec<ToolDefinition>> {
     let mut tools = Vec::new();
     for name in EXTRACTION {
+        if name == QUERY && removed.jq {
+            continue;
+        }
         let tool = listed.iter().find(|tool| tool["name"] == name);
         let tool = tool.with_context(|| format!("the program does not list the tool {name}"))?;
         let mut tool = ToolDefinition::from_listing(tool)?;
-        match (name, language) {
-            // Another way to run jq.
-            ("query_large_output", QueryLanguage::Sql) => continue,
-            ("lro_extract", _) => {
-                if !has_recipes(condition.ablation) {
-                    tool.cut(&RECIPE)?;
-                }
-                match language {
-                    QueryLanguage::All => {}
-                    QueryLanguage::Sql => tool.cut(&JQ)?,
-                    QueryLanguage::Jq => tool.cut(&SQL)?,
-                }
+        if name == EXTRACT {
+            let clauses = [(removed.recipes, &RECIPE), (removed.jq, &JQ), (removed.sql, &SQL)];
+            for (_, clause) in clauses.into_iter().filter(|(is_removed, _)| *is_removed) {
+                tool.cut(clause)?;
             }
-            _ => {}
         }
         tools.push(tool);
     }
@@ -173,10 +174,12 @@ fn read_file() -> ToolDefinition {
 fn answer() -> ToolDefinition {
     let text = json!({"type": "string"});
     let number = json!({"type": "integer"});
-    let item = json!({"anyOf": [number, text]});
+    let list = |item: Value| json!({"type": "array", "items": item});
+    // The answer to one of several questions can be a list.
+    let item = json!({"anyOf": [number, text, list(json!({"anyOf": [number, text]}))]});
     let value = json!({
         "description": "A number, a text, or a list in the requested order",
-        "anyOf": [number, text, {"type": "array", "items": item}],
+        "anyOf": [number, text, list(item)],
     });
     definition(ANSWER, "Give the answer and end.", &json!({"value": value}), &["value"])
 }
@@ -184,7 +187,10 @@ fn answer() -> ToolDefinition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::Ablation;
+    use crate::condition::{Ablation, Condition, QueryLanguage};
+    use crate::corpora;
+    use crate::task::Family;
+    use crate::tasks;
 
     fn listing() -> Vec<Value> {
         let description = "Query a stored large result. Set one of: recipe (memories only); query (jq, \
@@ -200,7 +206,7 @@ mod tests {
 
     fn tools(language: QueryLanguage, ablation: Ablation) -> Vec<ToolDefinition> {
         let condition = Condition::with_ablation(Strategy::LroNative(language), ablation);
-        extraction_tools(&condition, language, &listing()).unwrap()
+        extraction_tools(RemovedWays::new(&condition), &listing()).unwrap()
     }
 
     fn arguments(tool: &ToolDefinition) -> Vec<&str> {
@@ -245,10 +251,45 @@ mod tests {
     fn a_changed_description_is_an_error() {
         let mut listing = listing();
         listing[0]["description"] = json!("Query a stored large result.");
-        let condition =
-            Condition::with_ablation(Strategy::LroNative(QueryLanguage::All), Ablation::NoRecipes);
-        let error = extraction_tools(&condition, QueryLanguage::All, &listing).unwrap_err();
+        let removed = RemovedWays { recipes: true, ..RemovedWays::default() };
+        let error = extraction_tools(removed, &listing).unwrap_err();
         assert!(error.to_string().contains("lro_extract"), "{error}");
+    }
+
+    #[test]
+    fn the_setting_of_the_program_leaves_its_tools_as_they_are() {
+        let setting = tools(QueryLanguage::All, Ablation::NoRecipesSetting);
+        assert_eq!(setting, tools(QueryLanguage::All, Ablation::Full));
+    }
+
+    /// Whether a value is valid, for the keywords that the schema of `answer` has.
+    fn is_valid(schema: &Value, value: &Value) -> bool {
+        if let Some(options) = schema.get("anyOf").and_then(Value::as_array) {
+            return options.iter().any(|option| is_valid(option, value));
+        }
+        match schema["type"].as_str() {
+            Some("integer") => value.is_u64(),
+            Some("string") => value.is_string(),
+            Some("array") => value
+                .as_array()
+                .is_some_and(|items| items.iter().all(|item| is_valid(&schema["items"], item))),
+            other => panic!("the schema has the type {other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_expected_answer_is_valid() {
+        let schema = answer().input_schema["properties"]["value"].take();
+        let corpus = corpora::generate("memories-50".parse().unwrap());
+        for family in Family::ALL {
+            for task in tasks::generate(&corpus, family) {
+                let value = json!(task.answer);
+                assert!(is_valid(&schema, &value), "{}: {value}", task.id);
+            }
+        }
+        for invalid in [json!(null), json!({"n": 8}), json!([[[8]]]), json!([null])] {
+            assert!(!is_valid(&schema, &invalid), "{invalid}");
+        }
     }
 
     #[test]
@@ -258,7 +299,8 @@ mod tests {
             tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
         };
         assert_eq!(names(Strategy::LroShell), [BASH, ANSWER]);
-        assert_eq!(names(Strategy::InlineCode(PythonPages::Absent)), [PYTHON, ANSWER]);
+        let python = Strategy::InlineCode { pages: PythonPages::Absent, page: 5 };
+        assert_eq!(names(python), [PYTHON, ANSWER]);
         assert_eq!(names(Strategy::Truncation), [READ_FILE, ANSWER]);
         assert_eq!(names(Strategy::LroNative(QueryLanguage::All)), [ANSWER]);
         assert_eq!(names(Strategy::InlineWhole), [ANSWER]);

@@ -78,8 +78,18 @@ impl Sandbox {
     pub(crate) fn bash(&self, line: &str) -> Result<CommandOutput> {
         let mut command = self.command("bash");
         command.args(["--noprofile", "--norc", "-c"]).arg(line);
-        run(command).context("bwrap")
+        match run(command) {
+            Err(error) if is_invalid_argument(&error) => {
+                Ok(CommandOutput { text: format!("bash: {error}"), failed: true })
+            }
+            output => output.context("bwrap"),
+        }
     }
+}
+
+/// Whether a program could not start because of its arguments: one contains a NUL, or is too long.
+fn is_invalid_argument(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::ArgumentListTooLong)
 }
 
 /// Runs a command to its end, or kills it after [`COMMAND_TIMEOUT`].
@@ -137,6 +147,18 @@ mod tests {
         let long = "é".repeat(MAX_OUTPUT_CHARS + 1);
         let expected = "é".repeat(MAX_OUTPUT_CHARS) + "\n[output truncated]";
         assert_eq!(bounded(&long), expected);
+    }
+
+    #[test]
+    fn an_invalid_command_line_is_not_a_failure_of_the_world() {
+        // Programs that any system has stand in for bwrap.
+        let sandbox =
+            |program: &str| Sandbox { bwrap: PathBuf::from(program), readable: PathBuf::from("/") };
+        for line in ["echo a\0b".to_owned(), format!("echo {}", "x".repeat(4 << 20))] {
+            let output = sandbox("/bin/true").bash(&line).unwrap();
+            assert!(output.failed && output.text.starts_with("bash: "), "{output:?}");
+        }
+        assert!(sandbox("/no/such/program").bash("true").is_err());
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl WorldDir {
         self.0.join(RESULTS)
     }
 
+    /// Deletes the stored results. The directories and the hidden files remain: the running program
+    /// uses them. It finds a deleted result no more than one that has expired.
+    pub(crate) fn clear_results(&self) -> Result<()> {
+        clear(&self.results())
+    }
+
     /// The results that a host wrote to files.
     pub(crate) fn spilled(&self) -> PathBuf {
         self.0.join("spilled")
@@ -151,6 +157,19 @@ impl Server {
         // Events are written before the response.
         Ok((result, self.ledger.figures()?))
     }
+}
+
+/// Deletes the visible files in a directory and in those within it.
+fn clear(directory: &Path) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            clear(&entry.path())?;
+        } else if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Stores the corpus as memories.
@@ -243,9 +262,24 @@ impl LedgerFigures {
 mod tests {
     use std::io::Write as _;
 
-    use tempfile::NamedTempFile;
+    use tempfile::{NamedTempFile, TempDir};
 
     use super::*;
+
+    #[test]
+    fn results_are_deleted_and_what_the_program_uses_remains() {
+        let directory = TempDir::new().unwrap();
+        let files = WorldDir::create(directory.path()).unwrap();
+        let results = files.results();
+        let names = ["atlatl-list-1.jsonl", "p/atlatl-log-2.txt", ".atlatl-usage-0"];
+        for name in names {
+            fs::write(results.join(name), "x").unwrap();
+        }
+        files.clear_results().unwrap();
+        let remaining = names.map(|name| results.join(name).exists());
+        assert_eq!(remaining, [false, false, true]);
+        assert!(results.join("p").is_dir());
+    }
 
     #[test]
     fn figures_are_those_of_new_and_complete_lines() {

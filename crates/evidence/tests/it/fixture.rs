@@ -68,19 +68,24 @@ impl<'a> Plan<'a> {
         Suite { name: "gate".to_owned(), arms: arms.collect(), tasks: self.tasks, cap: self.cap }
     }
 
-    /// Runs a script, and returns its transcripts.
-    pub(crate) fn run(&self, script: Script) -> GateRun {
-        let directory = TempDir::new().unwrap();
-        let options = RunOptions {
+    /// The options of a run whose transcripts are in `directory`.
+    pub(crate) fn options(&self, directory: &Path) -> RunOptions {
+        RunOptions {
             program: program(),
             suite: self.suite(),
             sizes: self.sizes.to_vec(),
             repeats: 1,
             parallel: 1,
-            transcripts: directory.path().join("transcripts.jsonl"),
+            transcripts: directory.join("transcripts.jsonl"),
             window_tokens: 200_000,
             max_sample_tokens: None,
-        };
+        }
+    }
+
+    /// Runs a script, and returns its transcripts.
+    pub(crate) fn run(&self, script: Script) -> GateRun {
+        let directory = TempDir::new().unwrap();
+        let options = self.options(directory.path());
         let summary = runner::run(&options, &script).unwrap();
         assert_eq!(summary.stopped, None);
         GateRun { transcripts: read(&options.transcripts), summary }

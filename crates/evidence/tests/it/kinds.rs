@@ -35,5 +35,5 @@ fn a_shell_answers_about_issues_logs_and_maps() {
 
 #[test]
 fn pages_and_files_answer_about_issues_logs_and_maps() {
-    run(&["s3-50", "s5", "s7"], Script::Pager);
+    run(&["s3-80", "s5", "s7"], Script::Pager);
 }

@@ -11,3 +11,4 @@ mod oracles;
 mod pagers;
 mod resume;
 mod sandboxes;
+mod settings;

@@ -1,5 +1,7 @@
 //! Agents that read everything: right without the paper's cap, and never within it.
 
+use std::collections::BTreeSet;
+
 use evidence::agents::scripted::Script;
 use evidence::runner::least_turns;
 use evidence::suite::TurnCap;
@@ -49,11 +51,28 @@ fn b2_the_whole_result_or_the_whole_file_answers_every_task() {
 fn b2_c5_and_python_are_pages_of_five() {
     require_sandbox();
     let families = [Family::IdLookup, Family::AggregateFilter];
-    let conditions = ["s1-c5", "s2-c5", "s4-paper", "s4-pages"];
+    // The first two are one world, which runs once.
+    let conditions = ["s1-c5", "s2-c5", "s4-paper", "s4-pages", "s4-pages-50"];
     let run = Plan::new(&conditions, &families, TASKS).run(Script::Pager);
-    run.assert_all_right(conditions.len() * families.len() * TASKS * SIZES.len());
+    run.assert_all_right(4 * families.len() * TASKS * SIZES.len());
+    let mut recorded = BTreeSet::new();
     for transcript in &run.transcripts {
-        assert_eq!(transcript.turns, turns(transcript, 5), "{:?}", transcript.sample);
+        let name = transcript.sample.condition.as_str();
+        let page = if name == "s4-pages-50" { 50 } else { 5 };
+        assert_eq!(transcript.turns, turns(transcript, page), "{:?}", transcript.sample);
+        recorded.insert(name);
+    }
+    assert!(recorded.into_iter().eq(["s3-5", "s4-pages", "s4-pages-50", "s4-paper"]));
+}
+
+#[test]
+fn b2_c5_is_the_same_world_as_pages_of_five() {
+    let corpus = memories(50);
+    let open = |name| World::open(&program(), &condition(name), &corpus).unwrap();
+    let pages = open("s3-5");
+    for name in ["s1-c5", "s2-c5"] {
+        assert_eq!(open(name).tools(), pages.tools(), "{name}");
+        assert_eq!(condition(name).system_text(), condition("s3-5").system_text(), "{name}");
     }
 }
 
@@ -62,10 +81,10 @@ fn b2_twenty_messages_are_not_enough_for_pages_of_five() {
     let capped = Plan::new(&["s3-5"], &[Family::IdLookupPaper], 15).run(Script::PagerCapped);
     assert_eq!(capped.transcripts.len(), 15 * SIZES.len());
     // The same by the suite: an exact pager collapses as the models of the paper did.
-    let mut plan = Plan::new(&["s3-5", "s1-c5"], &[Family::IdLookupPaper], 15);
+    let mut plan = Plan::new(&["s1-c5"], &[Family::IdLookupPaper], 15);
     plan.cap = TurnCap::Messages(20);
     let by_suite = plan.run(Script::Pager);
-    assert_eq!(by_suite.transcripts.len(), 2 * 15 * SIZES.len());
+    assert_eq!(by_suite.transcripts.len(), 15 * SIZES.len());
     for transcript in capped.transcripts.iter().chain(&by_suite.transcripts) {
         assert_eq!((transcript.max_turns, transcript.turns), (10, 10));
         assert_eq!(transcript.ending, Ending::Cap, "{}", described(transcript));
@@ -85,6 +104,7 @@ fn b2_summaries_answer_lookups_only() {
         assert!(reply.contains("\"title\":") && !reply.contains("\"content\":"), "{reply}");
     }
     let filters = Plan::new(&["s6"], &[Family::AggregateFilter], 2).run(Script::SummaryPager);
+    assert_eq!(filters.transcripts.len(), 2 * SIZES.len());
     for transcript in &filters.transcripts {
         assert_eq!(transcript.ending, Ending::NoAnswer);
     }
@@ -95,7 +115,7 @@ fn the_least_turns_of_a_strategy_are_those_of_its_script() {
     require_sandbox();
     for (name, least) in [("s1-c4", 3), ("s2-c1", 3), ("s2-jq-c1", 3), ("s3-5", 11), ("s3-50", 2)]
         .into_iter()
-        .chain([("s4-pages", 11), ("s5", 2), ("s6", 6), ("s8", 3)])
+        .chain([("s4-pages", 11), ("s4-pages-50", 2), ("s5", 2), ("s6", 6), ("s8", 3)])
     {
         let corpus = memories(50);
         let task = tasks::generate(&corpus, Family::IdLookup).remove(0);

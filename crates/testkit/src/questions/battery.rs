@@ -7,7 +7,8 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::reply::{Reply, mentions};
+use super::reply::Reply;
+use super::statement::states;
 
 /// The questions about one kind of result, and wrong attempts to answer them.
 #[derive(Debug, Clone)]
@@ -178,9 +179,9 @@ impl Question {
         Reply::new(result).answers(self)
     }
 
-    /// Whether `text` states every value of the answer.
+    /// Whether `text` states every value of the answer, as whole words and numbers.
     pub fn is_stated_in(&self, text: &str) -> bool {
-        mentions(text, &self.answer)
+        states(text, &self.answer)
     }
 
     fn new(entry: QuestionEntry) -> Result<Self, Box<dyn Error + Send + Sync>> {
@@ -190,5 +191,25 @@ impl Question {
             if call == DESCRIPTOR { None } else { Some(Call::parse(&call).map_err(in_question)?) };
         let answer = serde_json::from_str(&answer).map_err(|error| format!("{id}: {error}"))?;
         Ok(Self { id, ask, call, compare, answer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reply to `SELECT * FROM results LIMIT 5` states that it has 5 rows.
+    #[test]
+    fn no_count_is_a_usual_limit() {
+        const LIMITS: [u64; 9] = [1, 2, 3, 5, 10, 20, 25, 50, 100];
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/questions");
+        for battery in Battery::read_all(&directory).unwrap() {
+            let counts =
+                battery.questions.iter().filter(|question| question.compare == Compare::Count);
+            for question in counts {
+                let answer = question.answer.first().and_then(Value::as_u64).unwrap();
+                assert!(!LIMITS.contains(&answer), "{}, {}: {answer}", battery.kind, question.id);
+            }
+        }
     }
 }

@@ -152,7 +152,7 @@ pub(super) fn orders() -> Corpus {
     let euros = orders.iter().filter(|order| order.status == "paid" && order.currency == "EUR");
     let arms = orders.iter().flat_map(|order| &order.items).filter(|item| item.0 == "ST-ARM");
     Corpus::new("prose", "search_orders", text_result(&[&text]))
-        .answer("unit_of_totals", json!(["totals are in minor units"]))
+        .answer("unit_of_totals", json!(["minor units"]))
         .answer("paid_euros", json!([euros.map(|order| order.cents).sum::<i64>()]))
         .answer(
             "refunded_in_september",
@@ -201,19 +201,19 @@ pub(super) fn transactions() -> Corpus {
     let spent =
         bookings.iter().filter(|booking| booking.1 < 0).map(|booking| (booking.0, booking.1));
     let largest = bookings.iter().enumerate().min_by_key(|(_, booking)| booking.1);
-    let travel = |booking: &&(&str, i64, i64, Option<String>)| {
-        booking.0 == "travel" && time(booking.2).starts_with("2026-05")
+    let july = |booking: &&(&str, i64, i64, Option<String>)| {
+        booking.0 == "utilities" && time(booking.2).starts_with("2026-07")
     };
     let payees: Vec<String> =
         (0..bookings.len()).map(|index| format!("Payee {}", index % 41)).collect();
     Corpus::new("wrapped", "list_transactions", result)
-        .answer("warning", json!([ARCHIVED]))
+        .answer("warning", json!(["before 2026-02-01"]))
         .answer("spent_by_category", sum_by(spent))
         .answer(
             "largest_payment",
             json!([largest.map(|(index, _)| format!("tx-{:04}", index + 1))]),
         )
-        .answer("travel_in_may", json!([bookings.iter().filter(travel).count()]))
+        .answer("utilities_in_july", json!([bookings.iter().filter(july).count()]))
         .answer(
             "without_memo",
             json!([bookings.iter().filter(|booking| booking.3.is_none()).count()]),
@@ -283,7 +283,7 @@ pub(super) fn events() -> Corpus {
     let mut lines = String::new();
     let (mut kinds, mut created, mut failures, mut slow) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut last_refund, mut unavailable) = (None, 0);
+    let (mut last_refund, mut internal_errors) = (None, 0);
     for index in 0..640 {
         let at = time(1_788_400_000 + index * 173);
         let id = format!("evt_{:06}", 310_000 + index * 7);
@@ -318,7 +318,7 @@ pub(super) fn events() -> Corpus {
             _ => {
                 let duration = 20 + int(&mut random, 4_000);
                 let status = *random.pick(&[200, 200, 200, 500, 503]);
-                unavailable += i64::from(status == 503);
+                internal_errors += i64::from(status == 500);
                 if duration > 3_500 {
                     slow.push(id.clone());
                 }
@@ -333,5 +333,5 @@ pub(super) fn events() -> Corpus {
         .answer("created_total", json!([created.iter().sum::<i64>()]))
         .answer("slow_webhooks", json!(slow))
         .answer("last_refund", json!([last_refund]))
-        .answer("unavailable", json!([unavailable]))
+        .answer("internal_errors", json!([internal_errors]))
 }

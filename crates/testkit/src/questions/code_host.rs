@@ -166,7 +166,7 @@ pub(super) fn graphql() -> Corpus {
         .filter(|pull| pull.state == "OPEN" && pull.decision == Some("CHANGES_REQUESTED"))
         .map(|pull| pull.number);
     let drafts = pulls.iter().filter(|pull| pull.draft).map(|pull| pull.author);
-    let asked = pulls.iter().find(|pull| pull.number == 8123);
+    let asked = pulls.iter().find(|pull| pull.number == 8128);
     Corpus::new("graphql", "run_graphql_query", text_result(&[&payload.to_string()]))
         .answer("end_cursor", json!([END_CURSOR]))
         .answer("error_message", json!([DENIED]))

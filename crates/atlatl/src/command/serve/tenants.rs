@@ -45,7 +45,8 @@ const EMBEDDING_WORKERS: usize = 4;
 /// How often the indexes of cached tenants are updated.
 const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 /// How often indexes are checked that were not behind: the interval doubles up to the longest.
-const INDEX_CHECK_INTERVALS: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(8));
+const INDEX_CHECK_INTERVALS: (Duration, Duration) =
+    (Duration::from_mins(1), Duration::from_mins(8));
 /// How often the embedding backlog is measured.
 const BACKLOG_INTERVAL: Duration = Duration::from_secs(30);
 

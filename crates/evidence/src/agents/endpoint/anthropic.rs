@@ -104,6 +104,7 @@ fn call(block: &Value) -> NativeCall {
 fn stop(reason: &Value) -> Stop {
     match reason.as_str() {
         Some("refusal") => Stop::Refusal,
+        Some("max_tokens") => Stop::OutputLimit,
         Some("model_context_window_exceeded") => Stop::ContextOverflow,
         _ => Stop::Normal,
     }
@@ -237,6 +238,7 @@ mod tests {
         };
         assert_eq!(reply("end_turn"), Stop::Normal);
         assert_eq!(reply("refusal"), Stop::Refusal);
+        assert_eq!(reply("max_tokens"), Stop::OutputLimit);
         assert_eq!(reply("model_context_window_exceeded"), Stop::ContextOverflow);
         let mut stream = MessageEvents::default();
         let error = br#"{"type":"error","error":{"type":"overloaded_error"}}"#;

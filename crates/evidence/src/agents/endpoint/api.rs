@@ -28,6 +28,16 @@ pub enum CallForm {
     Fenced,
 }
 
+impl CallForm {
+    /// The name on the command line and in transcripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Fenced => "fenced",
+        }
+    }
+}
+
 /// A conversation.
 #[derive(Debug, Clone)]
 pub(super) struct Conversation {
@@ -81,9 +91,11 @@ pub(super) struct Parameters<'a> {
 /// Why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Stop {
-    /// It is done, wants results, or reached the limit of its output.
+    /// It is done, or wants results.
     #[default]
     Normal,
+    /// Its message reached the limit of the output.
+    OutputLimit,
     Refusal,
     ContextOverflow,
 }

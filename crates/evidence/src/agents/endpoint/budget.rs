@@ -55,7 +55,7 @@ impl Budget {
         }
         spent.reserved_cost = spent.reserved_cost.plus(cost);
         spent.reserved_tokens = spent.reserved_tokens.saturating_add(tokens);
-        Ok(Reservation { budget: self, cost, tokens })
+        Ok(Reservation { budget: self, most, cost, tokens })
     }
 
     /// The tokens and the cost so far.
@@ -73,10 +73,12 @@ impl Budget {
     }
 }
 
-/// A reservation for a pending request. It ends with the value.
+/// A reservation for a pending request. It ends with the value; if nothing was settled, the request
+/// cost nothing.
 #[derive(Debug)]
 pub(super) struct Reservation<'a> {
     budget: &'a Budget,
+    most: Usage,
     cost: Usd,
     tokens: u64,
 }
@@ -88,6 +90,12 @@ impl Reservation<'_> {
         let mut spent = self.budget.spent();
         spent.cost = spent.cost.plus(cost);
         spent.usage = sum(spent.usage, usage);
+    }
+
+    /// Counts the whole reservation as used: the request was sent, and its use is unknown.
+    pub(super) fn settle_most(self) {
+        let most = self.most;
+        self.settle(most);
     }
 }
 
@@ -132,6 +140,15 @@ mod tests {
         assert!(budget.reserve(input(91)).is_err());
         assert!(budget.reserve(input(90)).is_ok());
         assert_eq!(budget.spent_so_far().0, input(10));
+    }
+
+    #[test]
+    fn a_request_without_a_reply_counts_in_full() {
+        let budget = Budget::new(None, None, Some(100));
+        budget.reserve(input(60)).unwrap().settle_most();
+        assert_eq!(budget.spent_so_far().0, input(60));
+        assert!(budget.reserve(input(41)).is_err());
+        assert!(budget.reserve(input(40)).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! mean for a conversation.
 
 use std::fmt;
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,10 +15,13 @@ use serde_json::Value;
 use ureq::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use ureq::http::{Response, StatusCode};
 use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, Timeout};
 
 use super::EndpointError;
 use super::api::{Api, Conversation, InvalidEvent, ModelReply, Parameters};
+use super::budget::Budget;
+use crate::tokens;
+use crate::transcript::Usage;
 
 /// The most bytes of a response.
 const MAX_RESPONSE_LEN: u64 = 64 << 20;
@@ -38,6 +41,13 @@ const OVERFLOW_PHRASES: [&str; 5] = [
     "maximum context length",
     "exceeds the available context size",
     "input is too long",
+];
+/// What llama.cpp reports, with the status 500, if it cannot parse what the model wrote: its
+/// message, or the arguments of a call that a later request repeats. A retry fails in the same way.
+const INVALID_OUTPUT_PHRASES: [&str; 3] = [
+    "failed to parse input at pos",
+    "failed to parse tool call arguments",
+    "produced output that does not match the expected",
 ];
 /// Codes of errors that mean that a filter refused the conversation.
 const REFUSAL_CODES: [&str; 2] = ["content_filter", "content_policy_violation"];
@@ -75,9 +85,11 @@ pub(super) struct Client {
     agent: Agent,
     api: Api,
     url: String,
+    /// The same without a user name and a password, for messages.
+    shown_url: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     /// To be removed from messages.
-    key: Option<String>,
+    secrets: Vec<String>,
     policy: RetryPolicy,
     /// The model takes no temperature.
     no_temperature: AtomicBool,
@@ -94,6 +106,15 @@ enum Failure {
     Parameter(String, EndpointError),
 }
 
+/// Whether a failed attempt may cost money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Billing {
+    /// The endpoint did not get the request, or refused it with a status.
+    None,
+    /// The endpoint may have worked on the request.
+    Possible,
+}
+
 impl Client {
     /// A client of the endpoint at `url`, which is the part before the path of the API.
     pub(super) fn new(
@@ -102,11 +123,12 @@ impl Client {
         key: Option<String>,
         policy: RetryPolicy,
     ) -> Result<Self> {
+        let (shown, user) = split_userinfo(url);
         let is_valid = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic());
         ensure!(key.as_deref().is_none_or(is_valid), "the API key contains other characters");
         ensure!(
-            key.is_none() || is_private(url),
-            "{url}: an API key is sent over HTTPS only, or to this machine"
+            key.is_none() && user.is_none() || is_private(&shown),
+            "{shown}: an API key is sent over HTTPS only, or to this machine"
         );
         let headers = api.headers(key.as_deref()).context("the API key")?;
         let tls = TlsConfig::builder()
@@ -126,12 +148,14 @@ impl Client {
             .user_agent(concat!("atlatl-evidence/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
+        let with_path = |url: &str| format!("{}/{}", url.trim_end_matches('/'), api.path());
         Ok(Self {
             agent,
             api,
-            url: format!("{}/{}", url.trim_end_matches('/'), api.path()),
+            url: with_path(url),
+            shown_url: with_path(&shown),
             headers,
-            key,
+            secrets: key.into_iter().chain(user.map(str::to_owned)).collect(),
             policy,
             no_temperature: AtomicBool::new(false),
             completion_limit: AtomicBool::new(false),
@@ -139,7 +163,7 @@ impl Client {
     }
 
     /// The body of the next request, without parameters that the model does not take.
-    pub(super) fn body(
+    fn body(
         &self,
         conversation: &Conversation,
         mut parameters: Parameters<'_>,
@@ -154,26 +178,53 @@ impl Client {
         (self.api.body(conversation, parameters).to_string(), tried)
     }
 
-    /// Sends a conversation, and repeats the request if it may help.
+    /// Whether the model has taken the temperature so far.
+    pub(super) fn takes_temperature(&self) -> bool {
+        !self.no_temperature.load(Ordering::Relaxed)
+    }
+
+    /// Sends a conversation, and repeats the request if it may help. Returns the reply with what
+    /// the last attempt used. Every attempt counts in `budget`.
     pub(super) fn complete(
         &self,
         conversation: &Conversation,
         parameters: Parameters<'_>,
-    ) -> Result<ModelReply, EndpointError> {
+        budget: &Budget,
+    ) -> Result<(ModelReply, Usage), EndpointError> {
         let mut delay = self.policy.first_delay;
         let mut retries = self.policy.retries;
         loop {
             let (body, tried) = self.body(conversation, parameters);
-            match self.attempt(&body) {
-                Ok(reply) => return Ok(reply),
-                Err(Failure::Permanent(error)) => return Err(error),
-                Err(Failure::Parameter(name, error)) => {
+            let reservation = budget.reserve(Usage {
+                // A token has at least one byte.
+                fresh_input: body.len() as u64,
+                cached_input: 0,
+                output: parameters.max_output_tokens,
+            })?;
+            let failure = match self.attempt(&body) {
+                Ok(reply) => {
+                    let usage = reply.usage.unwrap_or_else(|| counted(&body, &reply));
+                    reservation.settle(usage);
+                    return Ok((reply, usage));
+                }
+                Err((failure, Billing::Possible)) => {
+                    reservation.settle_most();
+                    failure
+                }
+                Err((failure, Billing::None)) => {
+                    drop(reservation);
+                    failure
+                }
+            };
+            match failure {
+                Failure::Permanent(error) => return Err(error),
+                Failure::Parameter(name, error) => {
                     // A parameter is left out once; then it is not the reason.
                     if !self.adapt(&name, tried) {
                         return Err(error);
                     }
                 }
-                Err(Failure::Transient(message, retry_after)) => {
+                Failure::Transient(message, retry_after) => {
                     let pause = retry_after.unwrap_or(delay);
                     if retries == 0 || pause > self.policy.longest_delay {
                         return Err(EndpointError::Failed { message });
@@ -201,22 +252,24 @@ impl Client {
         }
     }
 
-    fn attempt(&self, body: &str) -> Result<ModelReply, Failure> {
+    fn attempt(&self, body: &str) -> Result<ModelReply, (Failure, Billing)> {
         let mut request = self.agent.post(&self.url).header(CONTENT_TYPE, "application/json");
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let mut response = request.send(body).map_err(|error| self.connection_failure(&error))?;
+        let sent = request.send(body);
+        let mut response =
+            sent.map_err(|error| (self.connection_failure(&error), billing_of(&error)))?;
         if !response.status().is_success() {
-            return Err(self.failed_status(response));
+            return Err((self.failed_status(response), Billing::None));
         }
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let reply = if kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-            self.read_stream(response.body_mut())?
+            self.read_stream(response.body_mut())
         } else {
-            self.read_message(response.body_mut())?
+            self.read_message(response.body_mut())
         };
-        Ok(reply)
+        reply.map_err(|failure| (failure, Billing::Possible))
     }
 
     fn read_message(&self, body: &mut Body) -> Result<ModelReply, Failure> {
@@ -234,15 +287,7 @@ impl Client {
         let mut data = Vec::new();
         let mut chunk = vec![0; CHUNK_LEN];
         loop {
-            let length = reader.read(&mut chunk).map_err(|error| {
-                let message = format!("{}: the stream broke: {error}", self.url);
-                // A slow model stays slow.
-                if error.kind() == ErrorKind::TimedOut {
-                    Failure::Permanent(EndpointError::Failed { message })
-                } else {
-                    Failure::Transient(message, None)
-                }
-            })?;
+            let length = reader.read(&mut chunk).map_err(|error| self.broken_stream(error))?;
             let mut outcome = Ok(false);
             parser.feed(&chunk[..length], |part| match part {
                 SsePart::Data(piece) => data.extend_from_slice(piece),
@@ -262,13 +307,25 @@ impl Client {
         events.finish().ok_or_else(|| malformed("a stream that ends before its message"))
     }
 
+    fn broken_stream(&self, error: io::Error) -> Failure {
+        // The reader wraps errors of its own.
+        let error = ureq::Error::from(error);
+        let message = self.message(format_args!("the stream broke: {error}"));
+        // A slow model stays slow.
+        if matches!(error, ureq::Error::Timeout(_)) {
+            Failure::Permanent(EndpointError::Failed { message })
+        } else {
+            Failure::Transient(message, None)
+        }
+    }
+
     fn invalid_event(&self, error: InvalidEvent) -> Failure {
         match error {
             InvalidEvent::Malformed => malformed("a response that is not in the form of the API"),
             InvalidEvent::Error(error) => {
                 let error = ApiError::new(&error);
                 let transient = error.kind().is_some_and(|kind| TRANSIENT_TYPES.contains(&kind));
-                let message = format!("{}: {}", self.url, self.without_key(&error.message));
+                let message = self.message(&error.message);
                 match error.ending(&message) {
                     Some(ending) => Failure::Permanent(ending),
                     None if transient => Failure::Transient(message, None),
@@ -286,8 +343,7 @@ impl Client {
         let json: Value = serde_json::from_slice(&body)
             .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
         let error = ApiError::new(&json);
-        let message = self.without_key(&error.message);
-        let message = format!("{}: status {}: {message}", self.url, status.as_u16());
+        let message = self.message(format_args!("status {}: {}", status.as_u16(), error.message));
         // Some servers report a full context window with a status that others use for passing errors.
         if let Some(ending) = error.ending(&message) {
             return Failure::Permanent(ending);
@@ -307,33 +363,35 @@ impl Client {
 
     fn connection_failure(&self, error: &ureq::Error) -> Failure {
         use ureq::Error as E;
-        let message = format!("{}: {error}", self.url);
+        let message = self.message(error);
         match error {
             E::Io(_) | E::ConnectionFailed | E::HostNotFound => Failure::Transient(message, None),
             _ => Failure::Permanent(EndpointError::Failed { message }),
         }
     }
 
-    /// The beginning of a message on one line. An endpoint may repeat the key.
-    fn without_key(&self, message: &str) -> String {
-        let message = match &self.key {
-            Some(key) => message.replace(key, "[key]"),
-            None => message.to_owned(),
-        };
+    /// The URL, and the beginning of a message on one line. An endpoint may repeat the key.
+    fn message(&self, message: impl fmt::Display) -> String {
+        let message = self
+            .secrets
+            .iter()
+            .fold(message.to_string(), |message, secret| message.replace(secret, "[key]"));
         let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-        line.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_CHARS).collect()
+        let line: String =
+            line.chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_CHARS).collect();
+        format!("{}: {line}", self.shown_url)
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Client").field("url", &self.shown_url).finish_non_exhaustive()
     }
 }
 
 /// The parameters of a request that a model may not take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TriedParameters {
+struct TriedParameters {
     temperature: bool,
     completion_limit: bool,
 }
@@ -368,7 +426,12 @@ impl ApiError {
             |codes: &[&str]| self.codes.iter().flatten().any(|code| codes.contains(&code.as_str()));
         let lower = self.message.to_lowercase();
         let message = message.to_owned();
-        if has(&OVERFLOW_CODES) || OVERFLOW_PHRASES.iter().any(|phrase| lower.contains(phrase)) {
+        let says = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
+        // What the model wrote is part of the message, so this is the first test.
+        if says(&INVALID_OUTPUT_PHRASES) {
+            return Some(EndpointError::InvalidOutput { message });
+        }
+        if has(&OVERFLOW_CODES) || says(&OVERFLOW_PHRASES) {
             return Some(EndpointError::ContextOverflow { message });
         }
         has(&REFUSAL_CODES).then_some(EndpointError::Refused { message })
@@ -377,6 +440,29 @@ impl ApiError {
 
 fn malformed(what: &str) -> Failure {
     Failure::Transient(format!("the endpoint sent {what}"), None)
+}
+
+/// The tokens of an attempt, for servers that do not count.
+fn counted(body: &str, reply: &ModelReply) -> Usage {
+    let calls = reply.calls.iter().map(|call| tokens::count(&call.arguments));
+    Usage {
+        fresh_input: tokens::count(body),
+        cached_input: 0,
+        output: tokens::count(&reply.text) + calls.sum::<u64>(),
+    }
+}
+
+/// Whether a request may cost money that has no response.
+fn billing_of(error: &ureq::Error) -> Billing {
+    use ureq::Error as E;
+    match error {
+        E::HostNotFound
+        | E::ConnectionFailed
+        | E::BadUri(_)
+        | E::Timeout(Timeout::Resolve | Timeout::Connect) => Billing::None,
+        E::Io(error) if error.kind() == ErrorKind::ConnectionRefused => Billing::None,
+        _ => Billing::Possible,
+    }
 }
 
 fn is_transient(status: StatusCode) -> bool {
@@ -404,6 +490,16 @@ fn is_private(url: &str) -> bool {
         })
 }
 
+/// The URL without its user name and password, and these.
+fn split_userinfo(url: &str) -> (String, Option<&str>) {
+    let start = url.find("://").map_or(0, |at| at + "://".len());
+    let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
+    match url[start..end].rsplit_once('@').filter(|(user, _)| !user.is_empty()) {
+        Some((user, host)) => (format!("{}{host}{}", &url[..start], &url[end..]), Some(user)),
+        None => (url.to_owned(), None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -415,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_and_refusal_are_recognised_in_every_form() {
+    fn endings_are_recognised_in_every_form() {
         let overflow = Some(EndpointError::ContextOverflow { message: "m".to_owned() });
         for body in [
             json!({"error": {"message": "x", "code": "context_length_exceeded"}}),
@@ -431,6 +527,17 @@ mod tests {
         let refused = json!({"error": {"message": "x", "code": "content_filter"}});
         assert!(matches!(ending(&refused), Some(EndpointError::Refused { .. })));
         assert_eq!(ending(&json!({"error": {"message": "invalid model"}})), None);
+        for message in [
+            "Failed to parse input at pos 12: </tool_call> prompt is too long",
+            "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]",
+            "The model produced output that does not match the expected peg-native format",
+        ] {
+            let body = json!({"error": {"code": 500, "message": message, "type": "server_error"}});
+            assert!(
+                matches!(ending(&body), Some(EndpointError::InvalidOutput { .. })),
+                "{message}"
+            );
+        }
         assert_eq!(ApiError::new(&json!("plain")).message, "plain");
     }
 
@@ -455,6 +562,36 @@ mod tests {
         }
         for url in ["http://api.example/v1", "http://127.0.0.1.example", "http://localhostx", ""] {
             assert!(!is_private(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn messages_have_no_user_name_and_no_password() {
+        let url = "https://ada:p@ss@api.example/v1?x=a@b";
+        let expected = ("https://api.example/v1?x=a@b".to_owned(), Some("ada:p@ss"));
+        assert_eq!(split_userinfo(url), expected);
+        assert_eq!(split_userinfo("http://[::1]:80/v1").1, None);
+        let policy = RetryPolicy::default();
+        let client = Client::new(Api::Openai, url, Some("sk-1".to_owned()), policy).unwrap();
+        let message = client.message("ada:p@ss was refused, and so was sk-1");
+        assert!(message.ends_with(": [key] was refused, and so was [key]"), "{message}");
+        assert!(!format!("{client:?} {message}").contains("p@ss"), "{client:?} {message}");
+        let plain = "http://ada:p@ss@api.example/v1";
+        let error = Client::new(Api::Openai, plain, None, policy).unwrap_err();
+        assert!(!error.to_string().contains("p@ss"), "{error}");
+    }
+
+    #[test]
+    fn only_requests_that_were_not_sent_are_free_for_sure() {
+        use ureq::Error as E;
+        let io = |kind: ErrorKind| E::Io(kind.into());
+        for error in
+            [E::HostNotFound, io(ErrorKind::ConnectionRefused), E::Timeout(Timeout::Connect)]
+        {
+            assert_eq!(billing_of(&error), Billing::None, "{error}");
+        }
+        for error in [io(ErrorKind::ConnectionReset), E::Timeout(Timeout::Global)] {
+            assert_eq!(billing_of(&error), Billing::Possible, "{error}");
         }
     }
 }

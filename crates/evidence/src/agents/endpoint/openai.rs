@@ -89,7 +89,14 @@ fn arguments_of(value: &Value) -> String {
 
 fn stop(reason: &Value, message: &Value) -> Stop {
     let refused = message["refusal"].as_str().is_some_and(|refusal| !refusal.is_empty());
-    if refused || reason == "content_filter" { Stop::Refusal } else { Stop::Normal }
+    if refused {
+        return Stop::Refusal;
+    }
+    match reason.as_str() {
+        Some("content_filter") => Stop::Refusal,
+        Some("length") => Stop::OutputLimit,
+        _ => Stop::Normal,
+    }
 }
 
 /// The tokens of a request. llama.cpp reports cached ones among its timings.
@@ -109,7 +116,6 @@ pub(super) struct Chunks {
     reply: ModelReply,
     /// The calls by their index, which servers may leave out.
     calls: Vec<(Option<u64>, NativeCall)>,
-    refusal: bool,
     finished: bool,
 }
 
@@ -128,7 +134,11 @@ impl Chunks {
         let Some(choice) = chunk.pointer("/choices/0") else { return Ok(false) };
         let delta = &choice["delta"];
         self.reply.text.push_str(delta["content"].as_str().unwrap_or_default());
-        self.refusal |= stop(&choice["finish_reason"], delta) == Stop::Refusal;
+        let stop = stop(&choice["finish_reason"], delta);
+        // A refusal may come before the chunk that ends the message.
+        if stop != Stop::Normal && self.reply.stop != Stop::Refusal {
+            self.reply.stop = stop;
+        }
         for part in elements(&delta["tool_calls"]) {
             self.add_call(part);
         }
@@ -162,7 +172,6 @@ impl Chunks {
             return None;
         }
         self.reply.calls = self.calls.into_iter().map(|(_, call)| call).collect();
-        self.reply.stop = if self.refusal { Stop::Refusal } else { Stop::Normal };
         Some(self.reply)
     }
 }
@@ -240,6 +249,10 @@ mod tests {
         assert_eq!((whole.text.as_str(), whole.stop), ("a", Stop::Normal));
         let refused = streamed(&[chunk(&json!({"refusal": "No."}), Some("stop"))]).unwrap();
         assert_eq!(refused.stop, Stop::Refusal);
+        let early = [chunk(&json!({"refusal": "No."}), None), chunk(&json!({}), Some("length"))];
+        assert_eq!(streamed(&early).unwrap().stop, Stop::Refusal);
+        let cut = streamed(&[chunk(&json!({"content": "a"}), Some("length"))]).unwrap();
+        assert_eq!(cut.stop, Stop::OutputLimit);
         let mut events = Chunks::default();
         let error = events.feed(br#"{"error":{"message":"x"}}"#).unwrap_err();
         assert_eq!(error, InvalidEvent::Error(json!({"message": "x"})));

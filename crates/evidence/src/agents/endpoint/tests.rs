@@ -2,7 +2,7 @@
 //! the form of the API or in text, and faults.
 
 use std::collections::VecDeque;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -32,6 +32,11 @@ enum Answer {
         calls: Vec<(&'static str, Value)>,
     },
     Refusal,
+    /// A message that reached the limit of the output. The arguments of its call are cut.
+    Cut {
+        text: &'static str,
+        arguments: &'static str,
+    },
     Status {
         status: &'static str,
         headers: Vec<(&'static str, &'static str)>,
@@ -40,13 +45,19 @@ enum Answer {
     /// A response whose end is missing.
     Broken,
     /// An error that arrives after the response began.
-    Overloaded,
+    Error(Value),
+    /// A response that begins and does not go on.
+    Hanging,
     /// A message that is not a stream, although one is asked for.
     Unstreamed(&'static str),
 }
 
 fn text(text: &str) -> Answer {
     Answer::Message { text: text.to_owned(), calls: Vec::new() }
+}
+
+fn overloaded() -> Answer {
+    Answer::Error(json!({"type": "overloaded_error", "message": "Overloaded"}))
 }
 
 fn status(status: &'static str, body: Value) -> Answer {
@@ -100,8 +111,29 @@ fn answer(
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{\"choices\"")?;
             Err(io::ErrorKind::UnexpectedEof.into())
         }
-        Answer::Overloaded => {
-            let error = json!({"type": "overloaded_error", "message": "Overloaded"});
+        Answer::Cut { text, arguments } => {
+            let (reason, mut message) = match api {
+                Api::Openai => ("length", message(api, text, &[], Some("length"))),
+                Api::Anthropic => ("max_tokens", message(api, text, &[], Some("max_tokens"))),
+            };
+            if streamed {
+                let events = events(api, text, &[], Some(reason));
+                return send_events(stream, &events);
+            }
+            if api == Api::Openai && !arguments.is_empty() {
+                let function = json!({"name": "one", "arguments": arguments});
+                let call = json!({"id": "c", "type": "function", "function": function});
+                message["choices"][0]["message"]["tool_calls"] = json!([call]);
+            }
+            reply_json(stream, "200 OK", &message)
+        }
+        Answer::Hanging => {
+            begin_events(stream, &[])?;
+            // Until the client closes the connection.
+            let _ = stream.read(&mut [0]);
+            Err(io::ErrorKind::ConnectionAborted.into())
+        }
+        Answer::Error(error) => {
             let event = json!({"type": "error", "error": error});
             if streamed {
                 send_events(stream, &[event])
@@ -408,12 +440,11 @@ fn an_overloaded_endpoint_is_asked_again() {
         headers: vec![("Retry-After", "0")],
         body: json!({"error": {"message": "slow down"}}),
     };
-    let overloaded = status("529 Overloaded", json!({"error": {"type": "overloaded_error"}}));
+    let busy = status("529 Overloaded", json!({"error": {"type": "overloaded_error"}}));
     let unavailable = status("503 Service Unavailable", json!("no"));
     for api in APIS {
         for stream in [false, true] {
-            for fault in [&limited, &overloaded, &unavailable, &Answer::Broken, &Answer::Overloaded]
-            {
+            for fault in [&limited, &busy, &unavailable, &Answer::Broken, &overloaded()] {
                 let answers = vec![fault.clone(), fault.clone(), text("Done.")];
                 let server = endpoint(api, answers);
                 let factory = factory(&arguments(&server, api, stream));
@@ -484,6 +515,88 @@ fn refusals_and_full_context_windows_end_the_conversation() {
 }
 
 #[test]
+fn a_message_that_the_endpoint_cannot_parse_ends_the_conversation() {
+    let error = json!({
+        "code": 500, "message": "Failed to parse input at pos 12: </tool_call>",
+        "type": "server_error",
+    });
+    for stream in [false, true] {
+        let answers = [
+            status("500 Internal Server Error", json!({"error": error})),
+            Answer::Error(error.clone()),
+        ];
+        for answer in answers {
+            let (error, asked) = failure(Api::Openai, stream, vec![answer, text("Done.")]);
+            assert!(matches!(error, EndpointError::InvalidOutput { .. }), "{error}");
+            assert_eq!((asked, error.ending()), (1, Ending::NoAnswer));
+        }
+    }
+}
+
+#[test]
+fn a_message_at_its_limit_needs_a_complete_call() {
+    for api in APIS {
+        for stream in [false, true] {
+            let cut = Answer::Cut { text: "I think", arguments: "" };
+            let (error, asked) = failure(api, stream, vec![cut]);
+            assert!(matches!(error, EndpointError::OutputLimit { .. }), "{error}");
+            assert_eq!((asked, error.ending()), (1, Ending::OutputLimit));
+            let whole = "```json\n{\"name\": \"one\", \"arguments\": {\"x\": 1}}\n```\nNow";
+            let server = endpoint(api, vec![Answer::Cut { text: whole, arguments: "" }]);
+            let factory = factory(&arguments(&server, api, stream));
+            let step = factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+            assert_eq!(calls_of(step), [("one".to_owned(), json!({"x": 1}))]);
+        }
+    }
+    let cut = Answer::Cut { text: "", arguments: "{\"x\": " };
+    let (error, _) = failure(Api::Openai, false, vec![cut]);
+    assert!(matches!(error, EndpointError::OutputLimit { .. }), "{error}");
+    let server = endpoint(Api::Openai, vec![Answer::Cut { text: "", arguments: "{\"x\": 1}" }]);
+    let factory = factory(&arguments(&server, Api::Openai, false));
+    let step = factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+    assert_eq!(calls_of(step), [("one".to_owned(), json!({"x": 1}))]);
+}
+
+#[test]
+fn a_stream_that_hangs_is_not_tried_again() {
+    let server = endpoint(Api::Openai, vec![Answer::Hanging, text("Done.")]);
+    let policy = RetryPolicy { timeout: Duration::from_millis(300), ..POLICY };
+    let arguments = arguments(&server, Api::Openai, true);
+    let factory = arguments.factory_with(None, &PriceTable::default(), policy).unwrap();
+    let error = factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap_err();
+    let error = error.downcast::<EndpointError>().unwrap();
+    assert!(matches!(error, EndpointError::Failed { .. }), "{error}");
+    assert!(error.to_string().contains("the stream broke: timeout"), "{error}");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn a_message_of_the_user_follows_the_replies() {
+    for api in APIS {
+        let native = Answer::Message { text: String::new(), calls: vec![("one", json!({}))] };
+        let fenced = text("```json\n{\"name\": \"one\", \"arguments\": {}}\n```");
+        for (first, is_native) in [(native, true), (fenced, false)] {
+            let server = endpoint(api, vec![first, text(" "), text("8")]);
+            let factory = factory(&arguments(&server, api, false));
+            let mut agent = factory.converse(SYSTEM, &tools(), "q");
+            agent.step(&[]).unwrap();
+            agent.step_with(&[tool_reply("reply one", false)], "No calls are left.").unwrap();
+            assert!(agent.is_meant_as_call(), "an empty message");
+            agent.step_with(&[], "State the answer.").unwrap();
+            assert_eq!(agent.last_text(), "8");
+            assert!(!agent.is_meant_as_call());
+            let body = server.asked()[2].json();
+            let messages = body["messages"].as_array().unwrap();
+            let last = messages.last().unwrap();
+            assert_eq!(last["role"], "user");
+            let text = last["content"].to_string();
+            assert!(text.contains("No calls are left.\\n\\nState the answer."), "{text}");
+            assert_eq!(text.contains("reply one"), !is_native, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_wrong_key_is_not_tried_again_and_not_repeated() {
     let body = json!({"error": {"message": format!("Incorrect API key: {KEY}")}});
     let (error, asked) = failure(Api::Openai, false, vec![status("401 Unauthorized", body)]);
@@ -541,6 +654,63 @@ fn the_budget_stops_the_run_before_a_request() {
     let unpriced = EndpointArgs { max_usd: Some(1.0), ..arguments(&server, Api::Openai, false) };
     let error = unpriced.factory(None, &PriceTable::default()).unwrap_err();
     assert!(error.to_string().contains("--max-usd needs the price of m"), "{error}");
+}
+
+#[test]
+fn attempts_that_may_be_billed_count_in_full() {
+    let spent = |stream: bool, fault: Answer| {
+        let server = endpoint(Api::Anthropic, vec![fault, text("Done.")]);
+        let factory = factory(&arguments(&server, Api::Anthropic, stream));
+        factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+        let body = server.asked()[0].body.len() as u64;
+        (factory.spent().0, body)
+    };
+    for stream in [false, true] {
+        for fault in [Answer::Broken, overloaded()] {
+            let (usage, body) = spent(stream, fault);
+            let most = Usage { fresh_input: body, cached_input: 0, output: 100 };
+            assert_eq!(usage, budget::sum(USAGE, most), "stream {stream}");
+        }
+        let (usage, _) = spent(stream, status("529 Overloaded", json!("busy")));
+        assert_eq!(usage, USAGE, "a status costs nothing");
+    }
+    let server = endpoint(Api::Openai, vec![Answer::Broken, text("Done.")]);
+    let limited = arguments(&server, Api::Openai, true);
+    let body = {
+        let probe = endpoint(Api::Openai, vec![text("Done.")]);
+        factory(&arguments(&probe, Api::Openai, true))
+            .converse(SYSTEM, &tools(), "q")
+            .step(&[])
+            .unwrap();
+        let length = probe.asked()[0].body.len();
+        length as u64
+    };
+    // Enough for one request at its most, not for two.
+    let limited = EndpointArgs { max_tokens: Some(body + 150), ..limited };
+    let error = factory(&limited).converse(SYSTEM, &tools(), "q").step(&[]).unwrap_err();
+    let error = error.downcast::<EndpointError>().unwrap();
+    assert!(matches!(error, EndpointError::SpendingLimit { .. }), "{error}");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[test]
+fn the_settings_are_those_of_the_arguments() {
+    let unsupported = json!({"error": {"message": "no", "param": "temperature"}});
+    let answers = vec![status("400 Bad Request", unsupported), text("Done.")];
+    let server = endpoint(Api::Openai, answers);
+    let arguments =
+        EndpointArgs { calls: CallForm::Fenced, ..arguments(&server, Api::Openai, false) };
+    let factory = factory(&arguments);
+    let expected = ModelSettings {
+        calls: "fenced".to_owned(),
+        stream: false,
+        max_output_tokens: 100,
+        max_sample_tokens: None,
+        temperature: true,
+    };
+    assert_eq!(factory.settings(), Some(expected.clone()));
+    factory.converse(SYSTEM, &tools(), "q").step(&[]).unwrap();
+    assert_eq!(factory.settings(), Some(ModelSettings { temperature: false, ..expected }));
 }
 
 #[test]
