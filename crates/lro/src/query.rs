@@ -241,7 +241,8 @@ impl Reply {
             let _ = write!(text, " More: {more}.");
         }
         for note in &self.notes {
-            let _ = write!(text, "\nNote: {note}");
+            // Notes quote names of fields and strings of queries.
+            let _ = write!(text, "\nNote: {}", lro_core::escape_invisible(note));
         }
         text.push('\n');
         text.push_str(&self.body);

@@ -49,7 +49,7 @@ const JQ: Clause = Clause {
 };
 const SQL: Clause = Clause {
     begin: "; sql (",
-    end: ". Replies",
+    end: ". Continue",
     arguments: &["sql", "with"],
     params: ", :name in SQL",
 };
@@ -194,7 +194,7 @@ mod tests {
 
     fn listing() -> Vec<Value> {
         let description = "Query a stored large result. Set one of: recipe (memories only); query (jq, \
-             runs once); sql (SQLite SELECT; with adds tables). Replies begin with \"n of m\".";
+             runs once); sql (SQLite SELECT; with adds tables). Continue a long answer with offset.";
         let params = "namespace, keyword, memory_type, tag for recipes; $name in jq, :name in SQL";
         let properties = json!({
             "ref": {}, "recipe": {}, "query": {}, "whole": {}, "sql": {}, "with": {},
@@ -224,14 +224,14 @@ mod tests {
         assert_eq!(
             sql[0].description,
             "Query a stored large result. Set one of: recipe (memories only); sql (SQLite SELECT; with \
-             adds tables). Replies begin with \"n of m\"."
+             adds tables). Continue a long answer with offset."
         );
         let jq = tools(QueryLanguage::Jq, Ablation::Full);
         assert_eq!(arguments(&jq[0]), ["ref", "recipe", "query", "whole", "params"]);
         assert_eq!(
             jq[0].description,
             "Query a stored large result. Set one of: recipe (memories only); query (jq, runs once). \
-             Replies begin with \"n of m\"."
+             Continue a long answer with offset."
         );
     }
 

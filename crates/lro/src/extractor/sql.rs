@@ -52,7 +52,7 @@ mod run {
         SyntaxProblem,
     };
     use lro_spool::{StoredResult, records_offset};
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::Extractor;
     use crate::extract_error::ExtractError;
@@ -62,7 +62,7 @@ mod run {
         sibling_tables, source, text_records,
     };
     use crate::repair::sql::{
-        before_run, group_by, other_type, repair, unknown_table, with_similar_column,
+        Occurrences, before_run, group_by, other_type, repair, unknown_table, with_similar_column,
     };
     use crate::repair::{FieldPaths, Repair, normalized};
 
@@ -86,6 +86,17 @@ mod run {
         Stored,
         Lines(Vec<u8>),
         Document(Vec<u8>),
+    }
+
+    /// Whether there is no row, or one with zeros and nulls only, such as a count.
+    fn is_nothing(answer: &Answer) -> bool {
+        let is_zero = |value: &Value| value.is_null() || value.as_f64() == Some(0.0);
+        match answer.total {
+            Some(0) => true,
+            Some(1) => serde_json::from_slice::<Map<String, Value>>(&answer.lines)
+                .is_ok_and(|row| row.values().all(is_zero)),
+            _ => false,
+        }
     }
 
     impl SqlRun<'_> {
@@ -113,6 +124,7 @@ mod run {
                 let error = match self.run(&statement, &data, &aliases, &further) {
                     Ok(answer) => {
                         let Some(error) = guessed else {
+                            notes.extend(self.occurrences(&answer, &statement, &data));
                             return Ok(self.finish(&answer, &data, notes));
                         };
                         let arguments = format!("sql={}", json!(statement));
@@ -180,6 +192,32 @@ mod run {
             };
             Extractor::note_if_empty(&mut reply, self.stored, self.query, records);
             reply
+        }
+
+        /// If the answer is that there is nothing: where the strings are that the statement compares
+        /// fields with.
+        fn occurrences(&self, answer: &Answer, statement: &str, data: &SqlData) -> Vec<String> {
+            if !is_nothing(answer) || self.query.page.offset > 0 || !self.with.is_empty() {
+                return Vec::new();
+            }
+            let row = || {
+                let tables = match data {
+                    SqlData::Stored => sibling_tables(self.stored, statement)?,
+                    SqlData::Lines(_) | SqlData::Document(_) => Vec::new(),
+                };
+                // Only the table `results` is searched.
+                if !tables.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let fields = self.fields(data, statement)?;
+                let Some(counted) = Occurrences::new(statement, &fields) else {
+                    return Ok(Vec::new());
+                };
+                let answer = self.run(&counted.statement(), data, &[], &[])?;
+                Ok(counted.notes(&answer.text()))
+            };
+            // The answer is complete without it.
+            row().unwrap_or_else(|_: ExtractError| Vec::new())
         }
 
         /// The records that the query selects.

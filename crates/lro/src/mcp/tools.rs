@@ -250,8 +250,7 @@ fn extract(capabilities: QueryCapabilities) -> Value {
     properties.insert("target".to_owned(), target());
     let link = if capabilities.links { " None of them: a download link for curl." } else { "" };
     let description = format!(
-        "Query a stored large result. Set one of: {}.{link} Replies begin with \"n of m\"; \
-         continue with offset.",
+        "Query a stored large result. Set one of: {}.{link} Continue a long answer with offset.",
         ways.join("; ")
     );
     tool(EXTRACT, "Query a stored result", &description, &properties, &[])

@@ -8,11 +8,13 @@ mod comparison;
 mod dialect;
 mod elements;
 mod grouping;
+mod occurrence;
 mod words;
 
 use super::{FieldPaths, Repair, normalized};
 pub(crate) use comparison::other_type;
 pub(crate) use grouping::group_by;
+pub(crate) use occurrence::Occurrences;
 use words::{Clause, Words, replace_name, tokens};
 
 /// Keywords that are usual names of fields, and begin a clause only before `BY` if at all.
