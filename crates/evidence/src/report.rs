@@ -36,6 +36,9 @@ const DOCUMENT: &str = "docs/evidence.md";
 /// The directory of the figures.
 const FIGURES: &str = "docs/evidence";
 
+/// The suite of all strategies.
+const FIRST_SUITE: &str = "e1";
+
 const NO_MODEL: &str = "No model has been run.";
 const NO_SAMPLES: &str = "No samples.";
 
@@ -85,15 +88,17 @@ fn render(samples: &[ScoredSample], context: &ReportContext) -> RenderedReport {
     // Samples that failed are counted and not scored.
     let attempts = SampleGroup(samples.iter().collect());
     let model_attempts = attempts.filter(|sample| !sample.is_scripted);
-    let script_attempts = attempts.filter(|sample| sample.is_scripted);
-    let (models, scripts) = (model_attempts.scored(), script_attempts.scored());
+    let models = model_attempts.scored();
+    // Scripts do not fail.
+    let scripts = attempts.filter(|sample| sample.is_scripted).scored();
     // Where no model was run, the tables of behaviour show what the worlds and the program do.
-    let agents = if models.is_empty() { &scripts } else { &models };
+    let right_scripts = right_scripts(&scripts);
+    let agents = if models.is_empty() { &right_scripts } else { &models };
     let record_tokens = RecordTokens::measure(&attempts.scored());
     let parts = vec![
         ("evidence not run", not_run::render(&context.planned, &model_attempts)),
         ("evidence accuracy", accuracy::by_strategy(&model_attempts, NO_MODEL)),
-        ("evidence accuracy scripted", accuracy::by_strategy(&script_attempts, NO_SAMPLES)),
+        ("evidence accuracy scripted", accuracy::by_script(&scripts, NO_SAMPLES)),
         ("evidence tokens", usage::model_tokens(&models, &context.prices, NO_MODEL)),
         ("evidence reply tokens", usage::reply_tokens(agents, NO_SAMPLES)),
         ("evidence ablation", accuracy::by_ablation(&models, NO_MODEL)),
@@ -109,6 +114,15 @@ fn render(samples: &[ScoredSample], context: &ReportContext) -> RenderedReport {
         ("evidence hypotheses", context.registration.table(&models)),
     ];
     RenderedReport { parts, figures: figures::draw(&models, &scripts, &record_tokens) }
+}
+
+/// The samples of scripted agents in the first suite that show what a condition costs: those of agents
+/// that are always right in it.
+fn right_scripts<'a>(scripts: &SampleGroup<'a>) -> SampleGroup<'a> {
+    let of_suite = scripts.filter(|sample| sample.id.suite == FIRST_SUITE);
+    let groups = of_suite.by(|sample| (sample.id.agent.as_str(), sample.id.condition.as_str()));
+    let is_right = |group: &SampleGroup<'_>| group.0.iter().all(|sample| sample.score.correct);
+    SampleGroup(groups.into_values().filter(is_right).flat_map(|group| group.0).collect())
 }
 
 #[cfg(test)]
@@ -173,6 +187,30 @@ mod tests {
         for figure in report.figures {
             assert!(document.contains(&format!("](evidence/{})", figure.file)), "{}", figure.file);
         }
+    }
+
+    #[test]
+    fn scripts_show_the_cost_of_a_condition_where_they_are_always_right() {
+        let mut transcripts = Vec::new();
+        for (agent, suite, condition, right) in [
+            ("oracle", "e1", "s2-c1", [true, true]),
+            ("guesser", "e1", "s2-c1", [true, false]),
+            ("oracle", "kinds", "s2-c1", [true, true]),
+        ] {
+            for (task, right) in right.into_iter().enumerate() {
+                let mut transcript = fixture::transcript(condition, task);
+                transcript.sample.agent = agent.to_owned();
+                transcript.sample.suite = suite.to_owned();
+                transcript.settings.model = None;
+                transcript.given = transcript.given.filter(|_| right);
+                transcripts.push(transcript);
+            }
+        }
+        let set = fixture::samples(transcripts);
+        let kept = right_scripts(&SampleGroup(set.iter().collect()));
+        let kept: Vec<_> =
+            kept.0.iter().map(|sample| (&*sample.id.agent, &*sample.id.suite)).collect();
+        assert_eq!(kept, [("oracle", "e1"), ("oracle", "e1")]);
     }
 
     #[test]

@@ -30,6 +30,8 @@ use xtask::repository::{Repository, cache_dir};
 use xtask::run_record::RunRecord;
 
 const DOCUMENT: &str = "docs/performance.md";
+/// The document of `bench retrieval`.
+const EVIDENCE: &str = "docs/evidence.md";
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -199,10 +201,11 @@ pub(crate) fn run(repository: &Repository, args: &BenchArgs) -> Result<bool> {
     let record = record.finish(results);
     let file = record.write(repository)?;
     output::line(format_args!("wrote {}", file.display()));
+    let document = if let Bench::Retrieval = args.name { EVIDENCE } else { DOCUMENT };
     for (part, table) in tables(record.results())? {
         output::line(&table);
         let body = format!("{}\n\n{table}", record.caption());
-        write_generated(repository, DOCUMENT, part, &body)?;
+        write_generated(repository, document, part, &body)?;
     }
     Ok(true)
 }

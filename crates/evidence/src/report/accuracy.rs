@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::format::{
-    MISSING, MarkdownTable, condition_cell, decimal, grouped, or_missing, percent_with_interval,
-    points_with_interval,
+    MISSING, MarkdownTable, condition_cell, decimal, grouped, or_missing, percent,
+    percent_with_interval, points_with_interval,
 };
 use super::samples::{SampleGroup, family_name, kind_name, paired, repeats};
 use crate::statistics::{bootstrap_mean, mean, real, real_len};
@@ -90,6 +90,41 @@ pub(super) fn by_strategy(samples: &SampleGroup<'_>, otherwise: &str) -> String 
         table.row(cells);
     }
     table.render_or(otherwise)
+}
+
+/// The right answers of scripted agents by suite and kind of result, over all conditions and families.
+pub(super) fn by_script(samples: &SampleGroup<'_>, otherwise: &str) -> String {
+    let sizes = samples.sizes();
+    let titles = size_titles(&sizes);
+    let mut table = MarkdownTable::new(["agent", "suite", "results"])
+        .numbers(["conditions", "samples"])
+        .numbers(titles.iter().map(String::as_str))
+        .numbers(["first call right, %", "errors", "cap", "no answer"]);
+    let groups =
+        samples.by(|sample| (sample.id.agent.as_str(), sample.id.suite.as_str(), sample.kind));
+    for ((agent, suite, kind), group) in groups {
+        let conditions = group.by(|sample| sample.id.condition.as_str()).len();
+        let first = group.mean_of_some(|sample| sample.score.first_call_correct.map(share));
+        let errors: u64 = group.0.iter().flat_map(|sample| sample.score.errors.values()).sum();
+        let mut cells = vec![agent.to_owned(), suite.to_owned(), kind_name(kind).to_owned()];
+        cells.extend([conditions.to_string(), group.len().to_string()]);
+        cells.extend(sizes.iter().map(|size| {
+            let cell = group.filter(|sample| sample.size == *size);
+            or_missing(cell.accuracy(), percent_with_interval)
+        }));
+        cells.extend([
+            or_missing(first, percent),
+            errors.to_string(),
+            group.ended(Ending::Cap).to_string(),
+            group.ended(Ending::NoAnswer).to_string(),
+        ]);
+        table.row(cells);
+    }
+    table.render_or(otherwise)
+}
+
+fn share(is: bool) -> f64 {
+    if is { 1.0 } else { 0.0 }
 }
 
 /// The endings without an answer, with the titles of their columns.
@@ -213,6 +248,7 @@ mod tests {
     use super::*;
     use crate::report::fixture::{samples, transcript, unanswered};
     use crate::report::samples::ScoredSample;
+    use crate::task::Answer;
 
     fn group(samples: &[ScoredSample]) -> SampleGroup<'_> {
         SampleGroup(samples.iter().collect())
@@ -243,6 +279,33 @@ mod tests {
         assert!(table.contains(row), "{table}");
         let row = "| `s2-c6` | model | 0 | 0.0 | – | 0 | 0 | 0 | 0 | 0 | 1 |";
         assert!(table.contains(row), "{table}");
+    }
+
+    #[test]
+    fn scripted_agents_are_pooled_by_suite_and_kind() {
+        let in_kind = |condition: &str, task, kind, given| {
+            let mut transcript = transcript(condition, task);
+            transcript.corpus.kind = kind;
+            transcript.sample.task = format!("{kind:?}-{task}");
+            transcript.given = given;
+            transcript
+        };
+        let right = Some(Answer::Count(7));
+        let set = samples([
+            in_kind("s2-c1", 1, CorpusKind::Memories, right.clone()),
+            in_kind("s2-c6", 1, CorpusKind::Memories, right.clone()),
+            in_kind("s2-c1", 1, CorpusKind::Log, right),
+            in_kind("s2-c1", 2, CorpusKind::Log, Some(Answer::Count(8))),
+        ]);
+        let table = by_script(&group(&set), "");
+        assert_eq!(
+            table,
+            "| agent | suite | results | conditions | samples | n = 50 | first call right, % | errors | cap | no answer |\n\
+             |---|---|---|--:|--:|--:|--:|--:|--:|--:|\n\
+             | model | e1 | memories | 2 | 2 | 100.0 (20.7–100.0) | – | 0 | 0 | 0 |\n\
+             | model | e1 | log | 1 | 2 | 50.0 (9.5–90.5) | – | 0 | 0 | 0 |"
+        );
+        assert_eq!(by_script(&group(&[]), "none"), "none");
     }
 
     #[test]

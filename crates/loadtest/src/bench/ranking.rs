@@ -26,7 +26,7 @@ pub(super) fn tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// The parts of docs/performance.md that `bench retrieval` writes, with their tables.
+/// The parts of docs/evidence.md that `bench retrieval` writes, with their tables.
 pub(super) fn retrieval_tables(results: &Value) -> Result<Vec<(&'static str, String)>> {
     let sets = results["sets"].as_array().context("sets")?;
     let mut tables = Vec::new();
