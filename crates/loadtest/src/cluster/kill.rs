@@ -46,16 +46,41 @@ pub(super) struct Kills {
 /// How long the cluster took to recover from one kill.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Recovery {
+    /// How long each server took for the same call before the kill. The first call since a server was
+    /// started lists the tenant's results in object storage.
+    pub(super) before_ms: Vec<u128>,
     /// From the start of the component until it responded.
     pub(super) started_ms: u128,
     /// From then until each server worked again; empty after the kill of a server.
     pub(super) recovered_ms: Vec<u128>,
+    /// The attempts at the server that took longest.
+    pub(super) attempts: Vec<Attempt>,
+}
+
+/// An attempt to use a server after an engine was restarted.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Attempt {
+    pub(super) outcome: String,
+    /// The duration of the attempt, with the delay that the response asked for.
+    pub(super) ms: u128,
+}
+
+/// The attempts at one server, the last of which succeeded unless the time was up.
+#[derive(Debug, Default)]
+struct Probe {
+    time: Duration,
+    attempts: Vec<Attempt>,
 }
 
 impl Kills {
     /// The longest that a server took to work again after an engine did, in milliseconds.
     pub(super) fn worst_recovery(recoveries: &[Recovery]) -> Option<u128> {
         recoveries.iter().flat_map(|recovery| &recovery.recovered_ms).max().copied()
+    }
+
+    /// The longest that a server took for the same call before the kill, in milliseconds.
+    pub(super) fn worst_before(recoveries: &[Recovery]) -> Option<u128> {
+        recoveries.iter().flat_map(|recovery| &recovery.before_ms).max().copied()
     }
 
     /// The longest that a component took to respond after its start, in milliseconds.
@@ -111,6 +136,13 @@ fn kill_and_restart(
     component: Component,
     downtime: Duration,
 ) -> Result<Recovery> {
+    let use_servers = |state: &State| match component {
+        Component::Postgres | Component::S3 => use_until_success(state, probe, component),
+        Component::Replica(_) | Component::Balancer => Vec::new(),
+    };
+    let milliseconds =
+        |probes: &[Probe]| probes.iter().map(|probe| probe.time.as_millis()).collect();
+    let before_ms = milliseconds(&use_servers(state));
     state.kill(component)?;
     thread::sleep(downtime);
     state.start(component)?;
@@ -126,12 +158,10 @@ fn kill_and_restart(
         bail!("{component:?} does not come back: {}", state.log_tail(component));
     }
     let started_ms = start.elapsed().as_millis();
-    let recovered = match component {
-        Component::Postgres | Component::S3 => measure_recovery(state, probe, component),
-        Component::Replica(_) | Component::Balancer => Vec::new(),
-    };
-    let recovered_ms = recovered.iter().map(Duration::as_millis).collect();
-    Ok(Recovery { started_ms, recovered_ms })
+    let probes = use_servers(state);
+    let recovered_ms = milliseconds(&probes);
+    let slowest = probes.into_iter().max_by_key(|probe| probe.time).unwrap_or_default();
+    Ok(Recovery { before_ms, started_ms, recovered_ms, attempts: slowest.attempts })
 }
 
 fn summary(component: Component, recovery: &Recovery) -> String {
@@ -141,11 +171,16 @@ fn summary(component: Component, recovery: &Recovery) -> String {
         Component::Balancer => "balancer".to_owned(),
         Component::Replica(number) => services::server_name(number),
     };
-    let Recovery { started_ms, recovered_ms } = recovery;
+    let Recovery { started_ms, recovered_ms, attempts, .. } = recovery;
     match recovered_ms.iter().max() {
-        Some(worst) => format!(
-            "killed {name}: it answered after {started_ms} ms, every server {worst} ms later"
-        ),
+        Some(worst) => {
+            let attempts =
+                attempts.iter().map(|Attempt { outcome, ms }| format!("{outcome} {ms} ms"));
+            format!(
+                "killed {name}: it answered after {started_ms} ms, every server {worst} ms later ({})",
+                attempts.collect::<Vec<_>>().join(", ")
+            )
+        }
         None => format!("killed {name}: it answered after {started_ms} ms"),
     }
 }
@@ -167,8 +202,8 @@ fn fill_probe_tenant(state: &State, probe: &Tenant) -> Result<()> {
     Ok(())
 }
 
-/// How long each server takes from now until it works again, at most [`RECOVERY_TIMEOUT`].
-fn measure_recovery(state: &State, probe: &Tenant, engine: Component) -> Vec<Duration> {
+/// Uses each server until it works, for at most [`RECOVERY_TIMEOUT`].
+fn use_until_success(state: &State, tenant: &Tenant, engine: Component) -> Vec<Probe> {
     let start = Instant::now();
     thread::scope(|scope| {
         let probes: Vec<_> = state
@@ -176,34 +211,47 @@ fn measure_recovery(state: &State, probe: &Tenant, engine: Component) -> Vec<Dur
             .iter()
             .map(|endpoint| {
                 scope.spawn(move || {
-                    let mut api = ApiClient::new(probe, endpoint.port);
+                    let mut api = ApiClient::new(tenant, endpoint.port);
+                    let mut attempts = Vec::new();
                     while start.elapsed() < RECOVERY_TIMEOUT {
-                        if services::is_ready(endpoint.port, READINESS_TIMEOUT)
-                            && can_list(&mut api, engine)
-                        {
+                        let began = Instant::now();
+                        let used = use_server(&mut api, endpoint.port, engine);
+                        let outcome = used.as_ref().err().map_or("success", String::as_str);
+                        let ms = began.elapsed().as_millis();
+                        attempts.push(Attempt { outcome: outcome.to_owned(), ms });
+                        if used.is_ok() {
                             break;
                         }
                         thread::sleep(POLL_INTERVAL);
                     }
-                    start.elapsed()
+                    Probe { time: start.elapsed(), attempts }
                 })
             })
             .collect();
-        probes.into_iter().map(|probe| probe.join().unwrap_or(RECOVERY_TIMEOUT)).collect()
+        let failed = || Probe { time: RECOVERY_TIMEOUT, attempts: Vec::new() };
+        probes.into_iter().map(|probe| probe.join().unwrap_or_else(|_| failed())).collect()
     })
 }
 
-/// Whether a listing succeeds: from the database, or offloaded to object storage.
-fn can_list(api: &mut ApiClient<'_>, engine: Component) -> bool {
+/// Lists memories: from the database, or offloaded to object storage. An error says why not.
+fn use_server(api: &mut ApiClient<'_>, port: u16, engine: Component) -> Result<(), String> {
+    if !services::is_ready(port, READINESS_TIMEOUT) {
+        return Err("not ready".to_owned());
+    }
     let arguments = match engine {
         Component::S3 => json!({"detail": "full"}),
         _ => json!({"limit": 5}),
     };
-    match api.call_tool("list_memories", &arguments).outcome {
+    let reply = api.call_tool("list_memories", &arguments);
+    match reply.outcome {
         Outcome::Success(result) => {
-            engine != Component::S3 || result["structuredContent"]["offloaded"] == true
+            let is_offloaded = result["structuredContent"]["offloaded"] == true;
+            let works = engine != Component::S3 || is_offloaded;
+            if works { Ok(()) } else { Err("not offloaded".to_owned()) }
         }
-        _ => false,
+        Outcome::Unavailable => Err(format!("unavailable: {}", reply.excerpt)),
+        Outcome::Unknown => Err("outcome unknown".to_owned()),
+        Outcome::Denied(reason) | Outcome::Invalid(reason) => Err(reason),
     }
 }
 
@@ -225,16 +273,19 @@ mod tests {
     #[test]
     fn the_worst_is_of_all_servers_and_all_kills() {
         let recovery = |started_ms, recovered_ms: &[u128]| Recovery {
+            before_ms: vec![started_ms * 2],
             started_ms,
             recovered_ms: recovered_ms.to_vec(),
+            attempts: vec![Attempt { outcome: "not ready".to_owned(), ms: 4 }],
         };
         let all = [recovery(10, &[1, 7, 3]), recovery(40, &[5, 2, 6]), recovery(20, &[])];
         assert_eq!(Kills::worst_recovery(&all), Some(7));
         assert_eq!(Kills::worst_start(&all), Some(40));
+        assert_eq!(Kills::worst_before(&all), Some(80));
         assert_eq!(Kills::worst_recovery(&[]), None);
         assert_eq!(
             summary(Component::S3, &all[0]),
-            "killed S3: it answered after 10 ms, every server 7 ms later"
+            "killed S3: it answered after 10 ms, every server 7 ms later (not ready 4 ms)"
         );
     }
 }

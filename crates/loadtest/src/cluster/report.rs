@@ -108,6 +108,10 @@ impl ClusterReport for Report {
             }
         }
         for (name, recoveries) in self.engines() {
+            if let Some(worst) = Kills::worst_before(recoveries) {
+                let what = format_args!("the same call before {name} is killed, worst");
+                table.row(what, format_args!("{worst} ms"));
+            }
             if let Some(worst) = Kills::worst_recovery(recoveries) {
                 let what = format_args!("servers work again after {name} does, worst");
                 table.row(what, format_args!("{worst} ms"));
@@ -153,8 +157,10 @@ mod tests {
         load.count_response(502, &Classification::Balancer(502));
         load.count_failure("x", RequestError::Reset);
         let recovery = |recovered_ms: &[u128]| Recovery {
+            before_ms: vec![40],
             started_ms: 300,
             recovered_ms: recovered_ms.to_vec(),
+            attempts: Vec::new(),
         };
         let kills = Kills {
             servers: vec![recovery(&[])],

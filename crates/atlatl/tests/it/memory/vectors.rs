@@ -160,6 +160,7 @@ fn an_import_uses_the_installed_model() {
         testkit::corpus::memories(40, 5).iter().map(mif::Memory::to_json).collect();
     let program = crate::embedding_model::with_model().file("work/m.jsonl", lines.join("\n"));
     let run = program.run(&["memory", "import", "m.jsonl"]);
-    assert_eq!((run.status, &*run.stderr), (0, "note: computed 40 vectors\n"), "{run}");
+    // On a busy machine the model takes long enough for a line of progress before this one.
+    assert_eq!((run.status, run.stderr.lines().last()), (0, Some("note: computed 40 vectors")));
     assert_eq!(stored_vectors(&program), 40);
 }
