@@ -18,7 +18,7 @@ use xtask::output;
 
 use self::conversation::{Conversation, ConversationBounds, converse};
 pub use self::estimate::{RunEstimate, estimate};
-use self::journal::{Journal, RecordedSettings};
+use self::journal::Journal;
 use crate::agent::{AgentFactory, UnsuitableCondition};
 use crate::agents::endpoint::EndpointError;
 use crate::agents::scripted::Script;
@@ -28,7 +28,7 @@ use crate::suite::{Suite, TurnCap};
 use crate::task::{CorpusId, CorpusKind, Family, Task};
 use crate::tasks;
 use crate::tokens;
-use crate::transcript::{Ending, ModelSettings, RunSettings, SampleId, Transcript};
+use crate::transcript::{Ending, RunSettings, SampleId, Transcript};
 use crate::world::World;
 
 /// The least bound of turns in a fair suite.
@@ -241,59 +241,6 @@ impl<'a> Run<'a> {
         };
         run.check_settings()?;
         Ok(run)
-    }
-
-    /// What samples about tasks with this hash are produced with.
-    fn settings(&self, tasks: &str) -> RunSettings {
-        let max_sample_tokens = self.options.max_sample_tokens;
-        RunSettings {
-            program: self.program.clone(),
-            tasks: tasks.to_owned(),
-            window_tokens: self.options.window_tokens,
-            model: self
-                .agents
-                .settings()
-                .map(|settings| ModelSettings { max_sample_tokens, ..settings }),
-        }
-    }
-
-    /// Refuses a file with samples of the same agent that were produced with other settings.
-    fn check_settings(&self) -> Result<()> {
-        for recorded in self.journal.settings(&self.agents.name()) {
-            let RecordedSettings { family, corpus, settings, is_failed, .. } = recorded;
-            let is_asked = |batch: &Batch| (batch.family, batch.corpus) == (*family, *corpus);
-            let current = if self.batches.iter().any(is_asked) {
-                let (_, tasks) = self.inputs(*corpus, *family)?;
-                self.settings(&tasks.hash)
-            } else {
-                self.settings(&settings.tasks)
-            };
-            let differences = settings::differences(settings, &current);
-            ensure!(differences.is_empty(), self.other_settings(&differences.join("; ")));
-            if let Some(model) = settings.model.as_ref().filter(|_| !is_failed) {
-                self.check_temperature(model)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses samples if the endpoint accepts the temperature in some of them only.
-    fn check_temperature(&self, model: &ModelSettings) -> Result<()> {
-        let first = self.with_state(|state| *state.temperature.get_or_insert(model.temperature));
-        let said = |accepted: bool| if accepted { "accepted" } else { "not accepted" };
-        let (first, current) = (said(first), said(model.temperature));
-        let difference = format!("the temperature 0 was {first} and is {current}");
-        ensure!(first == current, self.other_settings(&difference));
-        Ok(())
-    }
-
-    fn other_settings(&self, differences: &str) -> String {
-        format!(
-            "{} has samples of {} with other settings: {differences}; use another directory with \
-             --dir",
-            self.options.transcripts.display(),
-            self.agents.name()
-        )
     }
 
     /// Takes batches until there are none.

@@ -45,6 +45,11 @@ pub fn real_len(length: usize) -> f64 {
     real(length as u64)
 }
 
+/// 1 if true, 0 if not: the mean of such values is a share.
+pub fn real_bool(is: bool) -> f64 {
+    if is { 1.0 } else { 0.0 }
+}
+
 /// The mean; `None` if there are no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / real_len(values.len()))

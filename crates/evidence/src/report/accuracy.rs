@@ -7,7 +7,7 @@ use super::format::{
     percent_with_interval, points_with_interval,
 };
 use super::samples::{SampleGroup, family_name, kind_name, paired, repeats};
-use crate::statistics::{bootstrap_mean, mean, real, real_len};
+use crate::statistics::{bootstrap_mean, mean, real, real_bool, real_len};
 use crate::task::{CorpusKind, Family};
 use crate::transcript::Ending;
 
@@ -104,7 +104,7 @@ pub(super) fn by_script(samples: &SampleGroup<'_>, otherwise: &str) -> String {
         samples.by(|sample| (sample.id.agent.as_str(), sample.id.suite.as_str(), sample.kind));
     for ((agent, suite, kind), group) in groups {
         let conditions = group.by(|sample| sample.id.condition.as_str()).len();
-        let first = group.mean_of_some(|sample| sample.score.first_call_correct.map(share));
+        let first = group.mean_of_some(|sample| sample.score.first_call_correct.map(real_bool));
         let errors: u64 = group.0.iter().flat_map(|sample| sample.score.errors.values()).sum();
         let mut cells = vec![agent.to_owned(), suite.to_owned(), kind_name(kind).to_owned()];
         cells.extend([conditions.to_string(), group.len().to_string()]);
@@ -121,10 +121,6 @@ pub(super) fn by_script(samples: &SampleGroup<'_>, otherwise: &str) -> String {
         table.row(cells);
     }
     table.render_or(otherwise)
-}
-
-fn share(is: bool) -> f64 {
-    if is { 1.0 } else { 0.0 }
 }
 
 /// The endings without an answer, with the titles of their columns.

@@ -10,7 +10,7 @@ use xtask::repository::has_extension;
 use super::settings::SettingsCheck;
 use crate::condition::Condition;
 use crate::score::{Score, score};
-use crate::statistics::{Interval, mean, real_len, wilson};
+use crate::statistics::{Interval, mean, real_bool, real_len, wilson};
 use crate::suite::Suite;
 use crate::task::{CorpusKind, Family};
 use crate::transcript::{Ending, SampleId, Transcript};
@@ -255,7 +255,7 @@ impl<'a> SampleGroup<'a> {
 
     /// The share of right answers in each task.
     pub(super) fn accuracies(&self) -> BTreeMap<&'a str, f64> {
-        self.task_means(|sample| Some(if sample.score.correct { 1.0 } else { 0.0 }))
+        self.task_means(|sample| Some(real_bool(sample.score.correct)))
     }
 
     /// The share of right answers with its interval; the unit is a task.

@@ -8,7 +8,7 @@ use super::samples::{SampleGroup, ScoredSample};
 use crate::break_even::Sizes;
 use crate::paper;
 use crate::prices::PriceTable;
-use crate::statistics::{mean, quantile, real, real_len};
+use crate::statistics::{mean, quantile, real, real_bool, real_len};
 use crate::task::CorpusKind;
 use crate::transcript::Usage;
 
@@ -123,9 +123,7 @@ pub(super) fn calls(
             let ratios: Vec<f64> = ratios.collect();
             let errors: u64 = group.0.iter().flat_map(|sample| sample.score.errors.values()).sum();
             let recoveries: u64 = group.0.iter().map(|sample| sample.score.recoveries).sum();
-            let first = group.mean_of_some(|sample| {
-                sample.score.first_call_correct.map(|right| if right { 1.0 } else { 0.0 })
-            });
+            let first = group.mean_of_some(|sample| sample.score.first_call_correct.map(real_bool));
             let mut cells = key.cells();
             cells.extend([
                 grouped(real_len(size)),

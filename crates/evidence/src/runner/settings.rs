@@ -2,7 +2,66 @@
 
 use std::fmt::Display;
 
+use anyhow::{Result, ensure};
+
+use super::journal::RecordedSettings;
+use super::{Batch, Run};
 use crate::transcript::{ModelSettings, RunSettings};
+
+impl Run<'_> {
+    /// What samples about tasks with this hash are produced with.
+    pub(super) fn settings(&self, tasks: &str) -> RunSettings {
+        let max_sample_tokens = self.options.max_sample_tokens;
+        RunSettings {
+            program: self.program.clone(),
+            tasks: tasks.to_owned(),
+            window_tokens: self.options.window_tokens,
+            model: self
+                .agents
+                .settings()
+                .map(|settings| ModelSettings { max_sample_tokens, ..settings }),
+        }
+    }
+
+    /// Refuses a file with samples of the same agent that were produced with other settings.
+    pub(super) fn check_settings(&self) -> Result<()> {
+        for recorded in self.journal.settings(&self.agents.name()) {
+            let RecordedSettings { family, corpus, settings, is_failed, .. } = recorded;
+            let is_asked = |batch: &Batch| (batch.family, batch.corpus) == (*family, *corpus);
+            let current = if self.batches.iter().any(is_asked) {
+                let (_, tasks) = self.inputs(*corpus, *family)?;
+                self.settings(&tasks.hash)
+            } else {
+                self.settings(&settings.tasks)
+            };
+            let differences = differences(settings, &current);
+            ensure!(differences.is_empty(), self.other_settings(&differences.join("; ")));
+            if let Some(model) = settings.model.as_ref().filter(|_| !is_failed) {
+                self.check_temperature(model)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses samples if the endpoint accepts the temperature in some of them only.
+    pub(super) fn check_temperature(&self, model: &ModelSettings) -> Result<()> {
+        let first = self.with_state(|state| *state.temperature.get_or_insert(model.temperature));
+        let said = |accepted: bool| if accepted { "accepted" } else { "not accepted" };
+        let (first, current) = (said(first), said(model.temperature));
+        let difference = format!("the temperature 0 was {first} and is {current}");
+        ensure!(first == current, self.other_settings(&difference));
+        Ok(())
+    }
+
+    fn other_settings(&self, differences: &str) -> String {
+        format!(
+            "{} has samples of {} with other settings: {differences}; use another directory with \
+             --dir",
+            self.options.transcripts.display(),
+            self.agents.name()
+        )
+    }
+}
 
 /// What differs between recorded settings and those of a run. Whether the endpoint accepts the
 /// temperature is known only after a request, and is not compared here.

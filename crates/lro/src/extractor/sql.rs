@@ -200,7 +200,7 @@ mod run {
             if !is_nothing(answer) || self.query.page.offset > 0 || !self.with.is_empty() {
                 return Vec::new();
             }
-            let row = || {
+            let notes = || {
                 let tables = match data {
                     SqlData::Stored => sibling_tables(self.stored, statement)?,
                     SqlData::Lines(_) | SqlData::Document(_) => Vec::new(),
@@ -217,7 +217,7 @@ mod run {
                 Ok(counted.notes(&answer.text()))
             };
             // The answer is complete without it.
-            row().unwrap_or_else(|_: ExtractError| Vec::new())
+            notes().unwrap_or_else(|_: ExtractError| Vec::new())
         }
 
         /// The records that the query selects.

@@ -219,7 +219,6 @@ fn g18_arguments_of_other_tools_and_other_names_are_understood() {
     }
 }
 
-/// Names from a result are data, also in a hint: they appear as JSON only.
 #[test]
 fn an_empty_answer_says_which_fields_contain_the_strings() {
     let fixture = Fixture::new();
@@ -270,6 +269,7 @@ fn an_empty_answer_says_which_fields_contain_the_strings() {
     assert!(!text.contains('\u{202e}'), "{text}");
 }
 
+/// Names from a result are data, also in a hint: they appear as JSON only.
 #[test]
 fn a_hostile_field_name_is_quoted_in_a_hint() {
     let fixture = Fixture::new();
