@@ -75,20 +75,27 @@ pub struct LocaArgs {
 }
 
 /// An environment, as the script describes it.
-#[derive(Debug, Deserialize)]
-struct Environment {
+#[derive(Debug, Clone, Deserialize)]
+pub struct Environment {
     /// The program of the MCP server and its arguments.
-    server: Vec<String>,
-    variables: BTreeMap<String, String>,
-    calls: Vec<EnvironmentCall>,
-    sql: String,
-    answer: Vec<Vec<Value>>,
+    pub server: Vec<String>,
+    /// Environment variables of the server.
+    pub variables: BTreeMap<String, String>,
+    /// The calls whose results are stored.
+    pub calls: Vec<EnvironmentCall>,
+    /// The statement over the results: the first is `results`, the others are `r1`, `r2` and so on.
+    pub sql: String,
+    /// The rows that the statement must return, in any order.
+    pub answer: Vec<Vec<Value>>,
 }
 
-#[derive(Debug, Deserialize)]
-struct EnvironmentCall {
-    tool: String,
-    arguments: Value,
+/// A call of a tool of the server.
+#[derive(Debug, Clone, Deserialize)]
+pub struct EnvironmentCall {
+    /// The name of the tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
 }
 
 /// The results for one environment and size.
@@ -115,14 +122,21 @@ struct EnvironmentResults {
 
 /// The measurement of one environment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct EnvironmentMeasurement {
-    calls: u64,
-    returned_tokens: u64,
-    shown_tokens: u64,
-    stored_tokens: u64,
-    sql_calls: u64,
-    reply_tokens: u64,
-    is_right: bool,
+pub struct EnvironmentMeasurement {
+    /// The calls to the server.
+    pub calls: u64,
+    /// The tokens that the server returned.
+    pub returned_tokens: u64,
+    /// The tokens that the proxy shows with the default threshold.
+    pub shown_tokens: u64,
+    /// The tokens that the proxy shows if every result is stored.
+    pub stored_tokens: u64,
+    /// The calls for the answer.
+    pub sql_calls: u64,
+    /// The tokens of the replies to them.
+    pub reply_tokens: u64,
+    /// Whether the rows of all replies are the answer.
+    pub is_right: bool,
 }
 
 /// An answer, from all the replies that it took.
@@ -226,8 +240,9 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Makes the calls to the server and through the proxy, and asks the statement.
-fn measure(
+/// Makes the calls to the server and through the proxy of `program`, and asks the statement. The
+/// programs run in `directory`.
+pub fn measure(
     environment: &Environment,
     program: &Path,
     directory: &Path,
@@ -363,7 +378,8 @@ impl EnvironmentResults {
 }
 
 impl EnvironmentMeasurement {
-    fn is_right_in_one_call(&self) -> bool {
+    /// Whether the answer needed no second call.
+    pub fn is_right_in_one_call(&self) -> bool {
         self.is_right && self.sql_calls == 1
     }
 }

@@ -22,14 +22,17 @@ use xtask::repository::Repository;
 use xtask::run_record::{RunRecord, latest_results};
 
 use self::comparison::{QuestionResults, describe};
-use self::conversation::{NO_CALLS_LEFT, QuestionWorld, REMINDER, SYSTEM};
+pub use self::conversation::QuestionWorld;
+use self::conversation::{NO_CALLS_LEFT, REMINDER, SYSTEM};
+pub use self::samples::{QuestionCall, QuestionSample, RightBy};
 use self::samples::{QuestionSettings, SampleFile};
 use crate::agents::endpoint::{EndpointArgs, EndpointError, EndpointFactory};
 use crate::corpora::sha256;
 use crate::prices::{PRICES_FILE, PriceTable, RunPlan};
 use crate::tokens;
 
-const DIRECTORY: &str = "bench/questions";
+/// The directory of the questions.
+pub const DIRECTORY: &str = "bench/questions";
 const DOCUMENT: &str = "docs/evidence.md";
 /// The generated part of the document.
 const PART: &str = "questions";
@@ -174,9 +177,12 @@ fn build_server(repository: &Repository) -> Result<PathBuf> {
 }
 
 /// A question with the battery that it belongs to.
-struct ChosenQuestion<'a> {
-    battery: &'a Battery,
-    question: &'a Question,
+#[derive(Debug, Clone, Copy)]
+pub struct ChosenQuestion<'a> {
+    /// The questions about one tool result.
+    pub battery: &'a Battery,
+    /// One of them.
+    pub question: &'a Question,
 }
 
 /// The first question of every kind, then the second of every kind, up to `most`.

@@ -30,14 +30,15 @@ pub(super) const REMINDER: &str = "Call a tool as JSON, or state the answer.";
 pub(super) const NO_CALLS_LEFT: &str = "You have no calls left. State the answer.";
 
 /// The proxy before the server with the results.
-pub(super) struct QuestionWorld {
+pub struct QuestionWorld {
     session: Session,
     /// The extraction tools, without those of the server.
-    pub(super) tools: Vec<ToolDefinition>,
+    pub tools: Vec<ToolDefinition>,
 }
 
 impl QuestionWorld {
-    pub(super) fn start(
+    /// Starts the proxy of `program` before the server of the questions, in `directory`.
+    pub fn start(
         program: &Path,
         server: &Path,
         directory: &Path,
@@ -59,15 +60,15 @@ impl QuestionWorld {
     }
 
     /// The question with the descriptor of the result.
-    pub(super) fn prompt(&mut self, chosen: &ChosenQuestion<'_>) -> Result<String> {
+    pub fn prompt(&mut self, chosen: &ChosenQuestion<'_>) -> Result<String> {
         let tool = &chosen.battery.tool;
         let called = self.session.call(tool, &json!({}));
         let descriptor = text_of(&called.map_err(|error| anyhow!(error))?);
         Ok(format!("{}\n\nThe tool {tool} returned:\n{descriptor}", chosen.question.ask))
     }
 
-    /// Asks a question.
-    pub(super) fn ask(
+    /// Asks a question. The model has at most `max_calls` calls.
+    pub fn ask(
         &mut self,
         chosen: &ChosenQuestion<'_>,
         factory: &EndpointFactory,
@@ -428,82 +429,5 @@ mod tests {
         let error = talk.stopped(failed.into()).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(EndpointError::Failed { .. })));
         assert!(talk.stopped(anyhow!("another error")).is_err());
-    }
-
-    fn world(directory: &TempDir) -> (QuestionWorld, Vec<Battery>) {
-        let program = testkit::tool::built_program("atlatl", "atlatl-lro");
-        let server = testkit::tool::built_program("questions-server", "testkit");
-        let repository = Repository::open().unwrap();
-        let batteries = Battery::read_all(&repository.path(DIRECTORY)).unwrap();
-        let world = QuestionWorld::start(&program, &server, directory.path(), &batteries).unwrap();
-        (world, batteries)
-    }
-
-    /// The reference in a prompt.
-    fn reference(prompt: &str) -> Option<&str> {
-        prompt.split("\"ref\":\"").nth(1)?.split('"').next()
-    }
-
-    /// The whole way: a real proxy, a real server, and an endpoint that calls what a script says.
-    #[test]
-    fn a_model_is_asked_through_the_proxy() {
-        let directory = TempDir::new().unwrap();
-        let (mut world, batteries) = world(&directory);
-        let names: Vec<&str> = world.tools.iter().map(|tool| tool.name.as_str()).collect();
-        assert!(names.contains(&"lro_extract") && !names.contains(&"list_issues"), "{names:?}");
-        let endpoint = HttpServer::start(|request, stream| {
-            let messages = request.json()["messages"].clone();
-            let prompt = messages[1]["content"].as_str().unwrap_or_default();
-            let last = messages.as_array().and_then(|messages| messages.last());
-            let is_replied = last.is_some_and(|last| last["role"] == "tool");
-            let choice = if is_replied && prompt.contains("closed?") {
-                says("It was closed at 2026-09-09T08:53:04Z.")
-            } else {
-                let mut choice =
-                    calls("lro_extract", "SELECT closed_at FROM results WHERE number = 3977");
-                let arguments = json!({
-                    "ref": reference(prompt),
-                    "sql": "SELECT closed_at FROM results WHERE number = 3977",
-                });
-                choice["message"]["tool_calls"][0]["function"]["arguments"] =
-                    arguments.to_string().into();
-                choice
-            };
-            reply_json(stream, "200 OK", &json!({"choices": [choice]}))
-        });
-        let args = arguments(endpoint.url("/v1"));
-        let factory = args.endpoint.factory(None, &PriceTable::default()).unwrap();
-        let issues = batteries.iter().find(|battery| battery.kind == "issues").unwrap();
-        let ask = |world: &mut QuestionWorld, id: &str| {
-            let question = issues.questions.iter().find(|question| question.id == id).unwrap();
-            world.ask(&ChosenQuestion { battery: issues, question }, &factory, 3).unwrap()
-        };
-        let right = ask(&mut world, "closed_at");
-        assert_eq!((right.by, right.stated), (Some(RightBy::Reply), true), "{right:?}");
-        assert_eq!(right.calls.len(), 1, "{right:?}");
-        let wrong = ask(&mut world, "top_reporters");
-        assert_eq!((wrong.by, wrong.calls.len()), (None, 3), "{wrong:?}");
-        assert_eq!(wrong.ending, Ending::Cap);
-    }
-
-    /// A model that looks at the first records has no answer yet.
-    #[test]
-    fn the_first_records_answer_no_question() {
-        let directory = TempDir::new().unwrap();
-        let (mut world, batteries) = world(&directory);
-        for battery in &batteries {
-            let first = ChosenQuestion { battery, question: &battery.questions[0] };
-            let prompt = world.prompt(&first).unwrap();
-            let reference = reference(&prompt).unwrap().to_owned();
-            for limit in [1, 2, 3, 5, 10, 20, 25, 50, 100] {
-                let sql = format!("SELECT * FROM results LIMIT {limit}");
-                let arguments = json!({"ref": reference, "sql": sql});
-                let result = world.session.call("lro_extract", &arguments).unwrap();
-                for question in &battery.questions {
-                    let at = format!("{}, {}, LIMIT {limit}", battery.kind, question.id);
-                    assert!(!question.is_answered_by(&result), "{at}: {result}");
-                }
-            }
-        }
     }
 }

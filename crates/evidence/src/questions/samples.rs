@@ -37,7 +37,7 @@ impl QuestionSettings {
 /// Why an answer is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RightBy {
+pub enum RightBy {
     /// A reply is the answer.
     Reply,
     /// No reply is, but the model ended with a message that states it.
@@ -46,29 +46,40 @@ pub(super) enum RightBy {
 
 /// A conversation about one question. A line of the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct QuestionSample {
-    pub(super) kind: String,
-    pub(super) question: String,
+pub struct QuestionSample {
+    /// The kind of the result.
+    pub kind: String,
+    /// The name of the question.
+    pub question: String,
     /// `None` if the question is not answered.
-    pub(super) by: Option<RightBy>,
+    pub by: Option<RightBy>,
     /// Whether the model ended with a message that states the answer.
-    pub(super) stated: bool,
-    pub(super) ending: Ending,
-    pub(super) mistakes: Vec<String>,
-    pub(super) calls: Vec<QuestionCall>,
+    pub stated: bool,
+    /// How the conversation ended.
+    pub ending: Ending,
+    /// The classes of its mistakes.
+    pub mistakes: Vec<String>,
+    /// The calls of tools.
+    pub calls: Vec<QuestionCall>,
     /// The last message of the model.
-    pub(super) text: String,
-    pub(super) usage: Usage,
-    pub(super) elapsed_millis: u64,
+    pub text: String,
+    /// The tokens that the endpoint counted.
+    pub usage: Usage,
+    /// The time of the conversation.
+    pub elapsed_millis: u64,
 }
 
+/// A call of a tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct QuestionCall {
-    pub(super) tool: String,
-    pub(super) arguments: Value,
+pub struct QuestionCall {
+    /// The name of the tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
     /// The beginning of the reply.
-    pub(super) reply: String,
-    pub(super) is_error: bool,
+    pub reply: String,
+    /// Whether the reply is an error.
+    pub is_error: bool,
 }
 
 /// The file.

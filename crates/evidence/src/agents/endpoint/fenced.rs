@@ -17,8 +17,9 @@ const CLOSE_TAG: &str = "</tool_call>";
 /// The names that models use for the arguments of a call.
 const ARGUMENTS: [&str; 2] = ["arguments", "parameters"];
 
-/// What a text contains if it was meant as a call.
-const CALL_TRACES: [&str; 3] = [OPEN_TAG, "\"arguments\"", "```sql"];
+/// What a text contains if it was meant as a call. `ref` is an argument of every extraction tool: small
+/// models show the arguments alone and say which tool they are for.
+const CALL_TRACES: [&str; 4] = [OPEN_TAG, "\"arguments\"", "\"ref\":", "```sql"];
 
 /// The calls in `text`, in order. A repeated call counts once. `tools` are the names of the tools.
 pub(super) fn calls_in(text: &str, tools: &[String]) -> Vec<ToolCall> {
@@ -331,6 +332,7 @@ mod tests {
             "lro_extract(ref=\"lro:1\")",
             "{\"name\": \"lro_extract\", \"sql\": \"SELECT",
             "I call lro_extract {ref}",
+            "I use `lro_extract` with these arguments:\n```json\n{\"ref\": \"lro:1\"}\n```",
         ] {
             assert!(is_meant_as_call(text, &tools), "{text}");
         }
