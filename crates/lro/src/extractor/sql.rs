@@ -68,6 +68,8 @@ mod run {
 
     /// The mistakes in one statement that are corrected.
     const MAX_REPAIRS: usize = 6;
+    /// Shows the columns.
+    const FIRST_RECORDS: &str = "SELECT * FROM results LIMIT 3";
 
     /// A run of a statement, with corrections.
     pub(super) struct SqlRun<'a> {
@@ -159,7 +161,9 @@ mod run {
                     _ => &[],
                 };
                 let Some(guess) = with_similar_column(&fields, &statement, message, near) else {
-                    return Err(guessed.unwrap_or(error));
+                    return Err(
+                        guessed.unwrap_or_else(|| self.unknown_column_error(error, &statement))
+                    );
                 };
                 notes.push(guess.note());
                 statement = guess.text;
@@ -331,6 +335,21 @@ mod run {
                 }
                 None => error,
             }
+        }
+
+        /// A column that resembles none needs a look at the records.
+        fn unknown_column_error(&self, error: ExtractError, statement: &str) -> ExtractError {
+            let is_column = matches!(
+                &error,
+                ExtractError::Query(QueryError::Syntax { about: SyntaxProblem::Column { .. }, .. })
+            );
+            let names_others =
+                sibling_tables(self.stored, statement).map_or(true, |tables| !tables.is_empty());
+            if !is_column || names_others || !self.with.is_empty() {
+                return error;
+            }
+            let arguments = format!("sql={}", json!(FIRST_RECORDS));
+            error.corrected(self.extractor.call(self.stored, &arguments))
         }
 
         /// The fields of the table `results` and of the other tables that the statement names.

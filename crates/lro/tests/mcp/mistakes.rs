@@ -285,3 +285,49 @@ fn a_hostile_field_name_is_quoted_in_a_hint() {
         assert!(!says, "{called:?}");
     }
 }
+
+/// A column that resembles none is answered with a call that shows the columns.
+#[test]
+fn an_unknown_column_is_answered_with_a_look_at_the_records() {
+    let fixture = Fixture::new();
+    let lines: Vec<String> = (0..300)
+        .map(|n| format!("2026-11-18 10:00:{:02} ERROR [router] call {n}", n % 60))
+        .collect();
+    let reference = fixture.store("read_log", &lines.join("\n"));
+    let sql = "SELECT component, count(*) FROM results GROUP BY component";
+    let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
+    let hint = format!(
+        "Call again with lro_extract(ref=\"{reference}\", sql=\"SELECT * FROM results LIMIT 3\")"
+    );
+    assert!(called.is_error && called.text.ends_with(&hint), "{called:?}");
+    let sql = "SELECT * FROM results LIMIT 3";
+    let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
+    assert!(called.text.contains(r#"{"line":1,"text":"2026-11-18 10:00:00 ERROR"#), "{called:?}");
+}
+
+/// Some models set all arguments: the error has a call with one of the queries.
+#[test]
+fn mutually_exclusive_arguments_are_answered_with_a_call_that_has_one_of_them() {
+    let fixture = Fixture::new();
+    let reference = fixture.store("list_issues", &issues().to_string());
+    for (arguments, one) in [
+        (
+            json!({"recipe": 1, "query": "length", "whole": true, "part": 0, "target": "records"}),
+            r#"query="length""#,
+        ),
+        (
+            json!({"recipe": 2, "query": ".", "sql": "SELECT count(*) FROM results"}),
+            r#"sql="SELECT count(*) FROM results""#,
+        ),
+        (json!({"recipe": 1, "pattern": "Issue \"7\""}), r#"pattern="Issue \"7\"""#),
+    ] {
+        let called = call(&fixture, &reference, "lro_extract", &arguments);
+        let hint = format!(
+            "Set only one of them. Call again with lro_extract(ref=\"{reference}\", {one})"
+        );
+        assert!(called.is_error && called.text.ends_with(&hint), "{called:?}");
+    }
+    let arguments = json!({"recipe": 1, "sql": "x".repeat(1000)});
+    let called = call(&fixture, &reference, "lro_extract", &arguments);
+    assert!(called.text.ends_with("Hint: Set only one of them."), "{called:?}");
+}

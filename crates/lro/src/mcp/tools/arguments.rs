@@ -76,7 +76,7 @@ pub(super) fn parse(
     let raw = arguments.flag("raw")?;
     // Answers are on one line each anyway.
     arguments.flag("compact")?;
-    let (wanted, page) = arguments.query(links)?;
+    let (wanted, page) = arguments.query(&address, links)?;
     arguments.finish(&wanted)?;
     let query = Query::new(address, wanted).page(page).part(part).target(target);
     Ok(ParsedArguments { query, format: ReplyFormat { raw, notes: arguments.notes } })
@@ -122,7 +122,11 @@ impl Arguments {
 
     /// Spec N1: a recipe, a filter, a statement or a pattern, and only one of them. Without any, the
     /// tool decides.
-    fn query(&mut self, links: bool) -> Result<(QueryKind, Page), ArgumentError> {
+    fn query(
+        &mut self,
+        address: &Address,
+        links: bool,
+    ) -> Result<(QueryKind, Page), ArgumentError> {
         let recipe = self.number("recipe")?;
         let (mut filter, mut statement) = (self.text("query")?, self.text("sql")?);
         if statement.is_none() && filter.as_deref().is_some_and(is_statement) {
@@ -144,10 +148,21 @@ impl Arguments {
             }
             (None, None, None, Some(pattern)) => return Ok((self.search(pattern)?, Page::ALL)),
             (None, None, None, None) => return self.without_query(links),
-            _ => {
+            (recipe, filter, statement, pattern) => {
+                // A text is more specific than the number of a recipe: some models set all arguments.
+                let texts = [("sql", statement), ("query", filter), ("pattern", pattern)];
+                let text = texts.into_iter().find_map(|(name, text)| Some((name, json!(text?))));
+                let (name, value) = text.unwrap_or(("recipe", json!(recipe)));
+                let mut hint = "Set only one of them.".to_owned();
+                let value = value.to_string();
+                if value.len() <= MAX_MESSAGE_CHARS {
+                    let reference = json!(address.id().reference().to_string());
+                    hint +=
+                        &format!(" Call again with lro_extract(ref={reference}, {name}={value})");
+                }
                 return Err(ArgumentError::new(
                     "recipe, query, sql and pattern are mutually exclusive",
-                    "Set only one of them.",
+                    hint,
                 ));
             }
         };
