@@ -255,11 +255,8 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Mutex;
 
-    use tempfile::TempDir;
     use testkit::http::{HttpServer, reply_json};
-    use xtask::repository::Repository;
 
-    use super::super::DIRECTORY;
     use super::super::tests::arguments;
     use super::*;
     use crate::prices::PriceTable;
