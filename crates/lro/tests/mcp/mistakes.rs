@@ -302,7 +302,7 @@ fn an_unknown_column_is_answered_with_a_look_at_the_records() {
     assert!(called.is_error && called.text.ends_with(&hint), "{called:?}");
     let sql = "SELECT * FROM results LIMIT 3";
     let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
-    assert!(called.text.contains(r#"{"line":1,"text":"2026-11-18 10:00:00 ERROR"#), "{called:?}");
+    assert!(called.text.contains(r#"{"line":0,"text":"2026-11-18 10:00:00 ERROR"#), "{called:?}");
 }
 
 /// Some models set all arguments: the error has a call with one of the queries.
