@@ -153,13 +153,16 @@ impl Arguments {
                 let texts = [("sql", statement), ("query", filter), ("pattern", pattern)];
                 let text = texts.into_iter().find_map(|(name, text)| Some((name, json!(text?))));
                 let (name, value) = text.unwrap_or(("recipe", json!(recipe)));
-                let mut hint = "Set only one of them.".to_owned();
                 let value = value.to_string();
-                if value.len() <= MAX_MESSAGE_CHARS {
+                let hint = if value.len() <= MAX_MESSAGE_CHARS {
                     let reference = json!(address.id().reference().to_string());
-                    hint +=
-                        &format!(" Call again with lro_extract(ref={reference}, {name}={value})");
-                }
+                    format!(
+                        "Set only one of them. Call again with lro_extract(ref={reference}, \
+                         {name}={value})"
+                    )
+                } else {
+                    "Set only one of them.".to_owned()
+                };
                 return Err(ArgumentError::new(
                     "recipe, query, sql and pattern are mutually exclusive",
                     hint,
