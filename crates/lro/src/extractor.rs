@@ -16,7 +16,7 @@ use lro_query::recipe::{self, RecipeError, RecipeNumber};
 use lro_query::{Cancel, Rest, Total};
 #[cfg(any(feature = "jq", feature = "sql"))]
 use lro_query::{Limits, Page, worker::Workers};
-use lro_spool::{StoredResult, records_offset};
+use lro_spool::{Address, StoredResult, records_offset};
 use serde_json::json;
 
 use crate::event::{Event, EventKind, EventSink, NoEvents, Reader};
@@ -154,6 +154,10 @@ impl Extractor {
         let began = Instant::now();
         let stored = self.spools.open(&query.address, now)?;
         let stored_result = &*stored;
+        // Small models set every argument, and a first part where there is only one text.
+        let data = (query.part == Some(1) && stored.listed().sidecar.further_texts() == 0)
+            .then(|| query.clone().part(None));
+        let query = data.as_ref().unwrap_or(query);
         let mut reply = match &query.wanted {
             QueryKind::Recipe { number, params } => {
                 self.recipe(stored_result, *number, params, query)
@@ -174,6 +178,9 @@ impl Extractor {
             }
             QueryKind::Link => self.link(stored_result, now),
         }?;
+        if data.is_some() {
+            reply.notes.push("part is ignored: the result has no text parts".to_owned());
+        }
         format(&mut reply);
         let sidecar = &stored.listed().sidecar;
         let kind = EventKind::ResultExtracted {
@@ -197,6 +204,11 @@ impl Extractor {
         let reply = tokens::count_all(text, &*self.tokenizer);
         let kind = EventKind::ExtractionFailed { class: class.to_owned(), reply };
         self.events.publish(Event::without_result(now, kind));
+    }
+
+    /// Whether the result can be read and has memories, on which recipes work.
+    pub(crate) fn has_memories(&self, address: &Address, now: DateTime<Utc>) -> bool {
+        self.spools.open(address, now).is_ok_and(|stored| holds_memories(&*stored))
     }
 
     fn link(&self, stored: &dyn StoredResult, now: DateTime<Utc>) -> Result<Reply, ExtractError> {
@@ -227,7 +239,7 @@ impl Extractor {
     ) -> Result<Reply, ExtractError> {
         let header = &stored.listed().sidecar.header;
         let is_data = query.part.unwrap_or(0) == 0 && query.target == QueryTarget::Records;
-        if header.schema_version != MIF_SCHEMA_VERSION || !has_records(stored) || !is_data {
+        if !holds_memories(stored) || !is_data {
             return Err(self.no_memories(stored, values));
         }
         let detail = match &*header.detail {
@@ -365,6 +377,10 @@ impl Extractor {
     fn reply_builder(&self) -> ReplyBuilder<'_> {
         ReplyBuilder::new(self.reply_limit, &*self.tokenizer)
     }
+}
+
+fn holds_memories(stored: &dyn StoredResult) -> bool {
+    stored.listed().sidecar.header.schema_version == MIF_SCHEMA_VERSION && has_records(stored)
 }
 
 /// The text of a parameter: numbers and booleans count as text, null as absent.

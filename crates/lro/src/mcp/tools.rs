@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use lro_query::Cancel;
+use lro_spool::Address;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -162,7 +163,9 @@ impl Tools {
             SEARCH => Tool::Search,
             _ => Tool::Query,
         };
-        Some(match arguments::parse(tool, arguments, self.extractor.capabilities().links) {
+        let links = self.extractor.capabilities().links;
+        let has_memories = |address: &Address| self.extractor.has_memories(address, now);
+        Some(match arguments::parse(tool, arguments, links, has_memories) {
             Ok(arguments::ParsedArguments { query, format }) => {
                 self.run(&query, format, now, cancel)
             }

@@ -88,6 +88,8 @@ fn g18_filters_for_the_array_or_the_document_are_understood() {
         (".issues[] | select(.number == 5) | .title", "\"Issue 5\""),
         ("select(.createdAt == \"2026-09-03T10:00:00Z\" and .number < 9) | .number", "8"),
         ("SELECT count(*) AS n FROM results", "{\"n\":200}"),
+        ("count(*) AS n", "{\"n\":200}"),
+        ("COUNT(*) AS n FROM results WHERE state = 'open'", "{\"n\":150}"),
         ("select(.number = 199) | .title", "\"Issue 199\""),
         ("select(.number == 198 && .state == \"open\") | .title", "\"Issue 198\""),
         ("select(.title == 'Issue 3') | .number", "3"),
@@ -305,21 +307,38 @@ fn an_unknown_column_is_answered_with_a_look_at_the_records() {
     assert!(called.text.contains(r#"{"line":0,"text":"2026-11-18 10:00:00 ERROR"#), "{called:?}");
 }
 
-/// Some models set all arguments: the error has a call with one of the queries.
+/// Small models set all arguments, and repeat a call that is refused.
+#[test]
+fn a_recipe_that_does_not_apply_is_no_obstacle() {
+    let fixture = Fixture::new();
+    let reference = fixture.store("list_issues", &issues().to_string());
+    for (arguments, name, last) in [
+        (
+            json!({"recipe": 1, "query": "length", "whole": true, "part": 0, "target": "records"}),
+            "query",
+            "200",
+        ),
+        (json!({"recipe": 1, "sql": "SELECT count(*) AS n FROM results"}), "sql", "{\"n\":200}"),
+        (json!({"recipe": 1, "pattern": "Issue 7\""}), "pattern", "Issue 7"),
+    ] {
+        let called = call(&fixture, &reference, "lro_extract", &arguments);
+        assert!(!called.is_error, "{called:?}");
+        let note = format!("\nNote: recipes work only on memories: {name} is run\n");
+        assert!(called.text.contains(&note), "{called:?}");
+        assert!(called.text.lines().last().unwrap().contains(last), "{called:?}");
+    }
+}
+
 #[test]
 fn mutually_exclusive_arguments_are_answered_with_a_call_that_has_one_of_them() {
     let fixture = Fixture::new();
     let reference = fixture.store("list_issues", &issues().to_string());
     for (arguments, one) in [
         (
-            json!({"recipe": 1, "query": "length", "whole": true, "part": 0, "target": "records"}),
-            r#"query="length""#,
-        ),
-        (
             json!({"recipe": 2, "query": ".", "sql": "SELECT count(*) FROM results"}),
             r#"sql="SELECT count(*) FROM results""#,
         ),
-        (json!({"recipe": 1, "pattern": "Issue \"7\""}), r#"pattern="Issue \"7\"""#),
+        (json!({"query": "length", "pattern": "Issue \"7\""}), r#"query="length""#),
     ] {
         let called = call(&fixture, &reference, "lro_extract", &arguments);
         let hint = format!(
@@ -327,7 +346,7 @@ fn mutually_exclusive_arguments_are_answered_with_a_call_that_has_one_of_them() 
         );
         assert!(called.is_error && called.text.ends_with(&hint), "{called:?}");
     }
-    let arguments = json!({"recipe": 1, "sql": "x".repeat(1000)});
+    let arguments = json!({"query": "x".repeat(1000), "sql": "x".repeat(1000)});
     let called = call(&fixture, &reference, "lro_extract", &arguments);
     assert!(called.text.ends_with("Hint: Set only one of them."), "{called:?}");
 }

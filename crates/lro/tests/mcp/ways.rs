@@ -169,8 +169,13 @@ fn v1_further_texts_of_a_result_are_read_by_their_number() {
         );
     }
     let alone = fixture.store("list_things", &format!("[{}]", rows.join(",")));
-    let called = fixture.call("read_large_output", &json!({"ref": alone, "part": 1}));
+    let called = fixture.call("read_large_output", &json!({"ref": alone, "part": 2}));
     assert!(called.is_error && called.text.contains("no text parts"), "{called:?}");
+    let first = fixture.call("read_large_output", &json!({"ref": alone, "part": 1}));
+    let note = "\nNote: part is ignored: the result has no text parts\n";
+    assert!(!first.is_error && first.text.contains(note), "{first:?}");
+    let data = fixture.call("read_large_output", &json!({"ref": alone}));
+    assert_eq!(first.text.replacen(note, "\n", 1), data.text);
 }
 
 #[test]

@@ -63,11 +63,13 @@ struct Arguments {
     notes: Vec<String>,
 }
 
-/// Parses the arguments of a call. `links` says whether a call without a query returns a link.
+/// Parses the arguments of a call. `links` says whether a call without a query returns a link, and
+/// `has_memories` whether recipes work on a result.
 pub(super) fn parse(
     tool: Tool,
     arguments: &str,
     links: bool,
+    has_memories: impl Fn(&Address) -> bool,
 ) -> Result<ParsedArguments, ArgumentError> {
     let mut arguments = Arguments::parse(tool, arguments)?;
     let address = arguments.address()?;
@@ -76,7 +78,7 @@ pub(super) fn parse(
     let raw = arguments.flag("raw")?;
     // Answers are on one line each anyway.
     arguments.flag("compact")?;
-    let (wanted, page) = arguments.query(&address, links)?;
+    let (wanted, page) = arguments.query(&address, links, has_memories)?;
     arguments.finish(&wanted)?;
     let query = Query::new(address, wanted).page(page).part(part).target(target);
     Ok(ParsedArguments { query, format: ReplyFormat { raw, notes: arguments.notes } })
@@ -126,14 +128,27 @@ impl Arguments {
         &mut self,
         address: &Address,
         links: bool,
+        has_memories: impl Fn(&Address) -> bool,
     ) -> Result<(QueryKind, Page), ArgumentError> {
         let recipe = self.number("recipe")?;
         let (mut filter, mut statement) = (self.text("query")?, self.text("sql")?);
-        if statement.is_none() && filter.as_deref().is_some_and(is_statement) {
-            statement = filter.take();
+        if statement.is_none()
+            && let Some(read) = filter.as_deref().and_then(as_statement)
+        {
+            (filter, statement) = (None, Some(read));
             self.notes.push("the argument query is read as sql".to_owned());
         }
         let pattern = self.text("pattern")?;
+        let texts = [("sql", &statement), ("query", &filter), ("pattern", &pattern)];
+        let text = texts.into_iter().find_map(|(name, text)| text.as_ref().map(|_| name));
+        let recipe = match text {
+            // Small models set every argument that the schema names, and repeat a call that is refused.
+            Some(name) if recipe.is_some() && !has_memories(address) => {
+                self.notes.push(format!("recipes work only on memories: {name} is run"));
+                None
+            }
+            _ => recipe,
+        };
         let wanted = match (recipe, filter, statement, pattern) {
             (Some(number), None, None, None) => {
                 QueryKind::Recipe { number, params: self.recipe_params()? }
@@ -148,24 +163,19 @@ impl Arguments {
             }
             (None, None, None, Some(pattern)) => return Ok((self.search(pattern)?, Page::ALL)),
             (None, None, None, None) => return self.without_query(links),
-            (recipe, filter, statement, pattern) => {
-                // A text is more specific than the number of a recipe: some models set all arguments.
+            (_, filter, statement, pattern) => {
+                // A text is more specific than the number of a recipe.
                 let texts = [("sql", statement), ("query", filter), ("pattern", pattern)];
-                let text = texts.into_iter().find_map(|(name, text)| Some((name, json!(text?))));
-                let (name, value) = text.unwrap_or(("recipe", json!(recipe)));
-                let value = value.to_string();
-                let hint = if value.len() <= MAX_MESSAGE_CHARS {
+                let call = texts.into_iter().find_map(|(name, text)| {
+                    let text = json!(text?).to_string();
                     let reference = json!(address.id().reference().to_string());
-                    format!(
-                        "Set only one of them. Call again with lro_extract(ref={reference}, \
-                         {name}={value})"
-                    )
-                } else {
-                    "Set only one of them.".to_owned()
-                };
+                    (text.len() <= MAX_MESSAGE_CHARS).then(|| {
+                        format!(" Call again with lro_extract(ref={reference}, {name}={text})")
+                    })
+                });
                 return Err(ArgumentError::new(
                     "recipe, query, sql and pattern are mutually exclusive",
-                    hint,
+                    format!("Set only one of them.{}", call.unwrap_or_default()),
                 ));
             }
         };
@@ -438,13 +448,20 @@ impl ArgumentError {
     }
 }
 
-/// Whether a filter is an SQL statement, perhaps in a code fence.
-fn is_statement(filter: &str) -> bool {
-    let filter = filter.trim().trim_start_matches("```").trim_start_matches("sql").trim_start();
-    let Some((word, rest)) = filter.split_once(char::is_whitespace) else { return false };
+/// A filter that is an SQL statement, perhaps in a code fence, or the rest of one from `count(*)` on,
+/// which is no jq.
+fn as_statement(filter: &str) -> Option<String> {
+    let text = filter.trim().trim_start_matches("```").trim_start_matches("sql").trim_start();
+    let lower = text.to_ascii_lowercase();
+    if lower.starts_with("count(*)") {
+        let table = if lower.contains(" from ") { "" } else { " FROM results" };
+        return Some(format!("SELECT {text}{table}"));
+    }
+    let (word, rest) = lower.split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
-    word.eq_ignore_ascii_case("select") && !rest.starts_with(['(', '|'])
-        || word.eq_ignore_ascii_case("with") && rest.to_ascii_lowercase().contains(" as (")
+    let is_statement = word == "select" && !rest.starts_with(['(', '|'])
+        || word == "with" && rest.contains(" as (");
+    is_statement.then(|| filter.to_owned())
 }
 
 /// The number of the capture group with this name.
