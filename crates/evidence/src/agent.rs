@@ -39,6 +39,19 @@ pub trait Agent {
     /// The next step, after the replies to the last calls. The first time there are none.
     fn step(&mut self, replies: &[ToolReply]) -> anyhow::Result<Step>;
 
+    /// Adds a call to the conversation, before the first step, as if the agent had made it. Agents that
+    /// make the call themselves ignore it.
+    fn begin_with(&mut self, call: &ToolCall, reply: &ToolReply) -> anyhow::Result<()> {
+        let _ = (call, reply);
+        Ok(())
+    }
+
+    /// The next step after a message of the user. An agent that reads no messages has none.
+    fn step_after(&mut self, message: &str) -> anyhow::Result<Option<Step>> {
+        let _ = message;
+        Ok(None)
+    }
+
     /// Tokens so far, as the endpoint counts them.
     fn usage(&self) -> Usage {
         Usage::default()

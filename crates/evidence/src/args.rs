@@ -47,7 +47,7 @@ enum Command {
     Verify(VerifyArgs),
     /// Run a suite with a model or a scripted agent, or resume it
     Run(RunArgs),
-    /// Print the scores of transcripts as JSON lines
+    /// Print the scores of transcripts as JSON lines, with the SHA-256 of each transcript
     Score(TranscriptsArgs),
     /// Write the tables and figures of docs/evidence.md from transcripts
     Report(TranscriptsArgs),
@@ -250,8 +250,9 @@ impl TranscriptsArgs {
                     format!("{}:{}: not a transcript", file.display(), index + 1)
                 })?;
                 if transcript.ending != Ending::Failed {
-                    let score = score(&transcript);
-                    output::line(json!({"sample": transcript.sample, "score": score}));
+                    let (sample, score) = (&transcript.sample, score(&transcript));
+                    let hash = corpora::sha256(line.as_bytes());
+                    output::line(json!({"sample": sample, "score": score, "transcript": hash}));
                 }
             }
         }

@@ -167,7 +167,7 @@ pub fn least_turns(world: &mut World, task: &Task) -> Result<u32> {
 fn finished(world: &mut World, task: &Task) -> Result<Conversation> {
     let script = Script::finisher(world.condition().effective_strategy());
     let mut agent = script.open(task, "", world.tools())?;
-    converse(world, agent.as_mut(), ConversationBounds::UNLIMITED)
+    converse(world, agent.as_mut(), false, ConversationBounds::UNLIMITED)
 }
 
 struct Run<'a> {
@@ -333,7 +333,8 @@ impl<'a> Run<'a> {
             },
         };
         let bounds = ConversationBounds { max_turns, max_tokens: self.options.max_sample_tokens };
-        let conversation = converse(world, agent.as_mut(), bounds)?;
+        let conversation =
+            converse(world, agent.as_mut(), self.options.suite.opens_with_result, bounds)?;
         if let Some(failure) = &conversation.failure {
             if matches!(failure.downcast_ref(), Some(EndpointError::SpendingLimit { .. })) {
                 // The sample is repeated when the run resumes with a higher bound.

@@ -64,6 +64,8 @@ pub struct Suite {
     pub tasks: usize,
     /// The bound of turns.
     pub cap: TurnCap,
+    /// Whether the tool with the data has been called when a conversation begins.
+    pub opens_with_result: bool,
 }
 
 impl Suite {
@@ -87,7 +89,9 @@ impl Suite {
             LOCAL_MODEL => (local_model(), LOCAL_MODEL_TASKS, TurnCap::Turns(LOCAL_MODEL_TURNS)),
             _ => bail!("no suite {name}; suites are {}", NAMES.join(", ")),
         };
-        Ok(Self { name: name.to_owned(), arms, tasks, cap })
+        // A weak model answers without having called it, and never sees a descriptor.
+        let opens_with_result = name == LOCAL_MODEL;
+        Ok(Self { name: name.to_owned(), arms, tasks, cap, opens_with_result })
     }
 
     /// The sizes of the corpora of a kind, if a run does not name others.

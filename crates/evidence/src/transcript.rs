@@ -91,7 +91,7 @@ pub struct RunSettings {
 /// The settings of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ModelSettings {
-    /// How tool calls were made: `native` or `fenced`.
+    /// How tool calls were made: `native`, `text` or `fenced`.
     pub calls: String,
     /// Whether messages were streamed.
     pub stream: bool,

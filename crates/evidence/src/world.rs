@@ -144,6 +144,11 @@ impl World {
         &self.tools
     }
 
+    /// The name of the tool with the data.
+    pub fn data_tool_name(&self) -> &str {
+        self.data_tool.name()
+    }
+
     /// The condition.
     pub fn condition(&self) -> &Condition {
         &self.condition

@@ -212,6 +212,7 @@ impl EndpointFactory {
             shared: Arc::clone(&self.shared),
             conversation: self.begin(system, tools, prompt.to_owned()),
             tool_names: tools.iter().map(|tool| tool.name.clone()).collect(),
+            calls: self.calls,
             pending: Pending::None,
             last_text: String::new(),
             usage: Usage::default(),
@@ -220,7 +221,7 @@ impl EndpointFactory {
 
     fn begin(&self, system: &str, tools: &[ToolDefinition], prompt: String) -> Conversation {
         let (system, tools) = match self.calls {
-            CallForm::Native => (system.to_owned(), tools.to_vec()),
+            CallForm::Native | CallForm::Text => (system.to_owned(), tools.to_vec()),
             CallForm::Fenced => {
                 (format!("{system}\n\n{}", fenced::instructions(tools)), Vec::new())
             }
@@ -249,6 +250,7 @@ pub struct EndpointAgent {
     shared: Arc<Shared>,
     conversation: Conversation,
     tool_names: Vec<String>,
+    calls: CallForm,
     pending: Pending,
     last_text: String,
     usage: Usage,
@@ -371,6 +373,29 @@ impl Agent for EndpointAgent {
     fn step(&mut self, replies: &[ToolReply]) -> Result<Step> {
         self.add_replies(replies)?;
         self.request()
+    }
+
+    fn begin_with(&mut self, call: &ToolCall, reply: &ToolReply) -> Result<()> {
+        let (turn, pending) = match self.calls {
+            CallForm::Native => {
+                let id = "call_0".to_owned();
+                let arguments = call.arguments.to_string();
+                let call = NativeCall { id: id.clone(), name: call.name.clone(), arguments };
+                let turn = Turn::Assistant { text: String::new(), calls: vec![call] };
+                (turn, Pending::Native(vec![id]))
+            }
+            CallForm::Text | CallForm::Fenced => {
+                let turn = Turn::Assistant { text: fenced::call_text(call), calls: Vec::new() };
+                (turn, Pending::InText(1))
+            }
+        };
+        self.conversation.turns.push(turn);
+        self.pending = pending;
+        self.add_replies(std::slice::from_ref(reply))
+    }
+
+    fn step_after(&mut self, message: &str) -> Result<Option<Step>> {
+        self.step_with(&[], message).map(Some)
     }
 
     fn usage(&self) -> Usage {

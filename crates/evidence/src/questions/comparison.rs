@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ChosenQuestion;
 use super::mistake::most_common;
 use super::samples::{QuestionSample, QuestionSettings, RightBy, SampleFile};
+use crate::corpora::sha256;
 use crate::statistics::{real_len, wilson};
 use crate::transcript::{Ending, Usage};
 
@@ -40,6 +41,8 @@ struct KindResults {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct QuestionResult {
     question: String,
+    /// The SHA-256 of its line in the file of samples, which is not in the repository.
+    sample: String,
     by: Option<RightBy>,
     stated: bool,
     ending: Ending,
@@ -128,6 +131,7 @@ impl QuestionResult {
     fn new(sample: &QuestionSample) -> Self {
         Self {
             question: sample.question.clone(),
+            sample: sha256(sample.line().as_bytes()),
             by: sample.by,
             stated: sample.stated,
             ending: sample.ending,

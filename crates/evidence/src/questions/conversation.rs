@@ -59,7 +59,8 @@ impl QuestionWorld {
         Ok(Self { session, tools })
     }
 
-    /// The question with the descriptor of the result.
+    /// The question with the descriptor of the result, in one message: a weak model that reads the descriptor
+    /// as the reply to a call of its own answers without querying it.
     pub fn prompt(&mut self, chosen: &ChosenQuestion<'_>) -> Result<String> {
         let tool = &chosen.battery.tool;
         let called = self.session.call(tool, &json!({}));

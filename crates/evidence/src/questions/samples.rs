@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use xtask::repository::cache_dir;
 
 use super::ChosenQuestion;
@@ -67,6 +67,13 @@ pub struct QuestionSample {
     pub usage: Usage,
     /// The time of the conversation.
     pub elapsed_millis: u64,
+}
+
+impl QuestionSample {
+    /// Its line in the file, without the end of the line.
+    pub(super) fn line(&self) -> String {
+        json!(self).to_string()
+    }
 }
 
 /// A call of a tool.
@@ -135,8 +142,7 @@ impl SampleFile {
     }
 
     pub(super) fn add(&mut self, sample: QuestionSample) -> Result<()> {
-        let line = serde_json::to_string(&sample)? + "\n";
-        self.file.write_all(line.as_bytes())?;
+        self.file.write_all((sample.line() + "\n").as_bytes())?;
         self.samples.push(sample);
         Ok(())
     }

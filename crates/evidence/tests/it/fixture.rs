@@ -65,7 +65,13 @@ impl<'a> Plan<'a> {
                 kind: self.kind,
             })
         });
-        Suite { name: "gate".to_owned(), arms: arms.collect(), tasks: self.tasks, cap: self.cap }
+        Suite {
+            name: "gate".to_owned(),
+            arms: arms.collect(),
+            tasks: self.tasks,
+            cap: self.cap,
+            opens_with_result: false,
+        }
     }
 
     /// The options of a run whose transcripts are in `directory`.

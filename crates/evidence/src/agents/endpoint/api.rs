@@ -18,12 +18,14 @@ pub enum Api {
     Anthropic,
 }
 
-/// How the model gets the definitions of tools. Calls are read in both forms.
+/// How the model gets the definitions of tools. Calls are read in all forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[non_exhaustive]
 pub enum CallForm {
     /// As the API defines tools
     Native,
+    /// As the API defines tools, with calls as JSON in a code fence, as small models write them
+    Text,
     /// In the system text, with calls as JSON in a code fence
     Fenced,
 }
@@ -33,6 +35,7 @@ impl CallForm {
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
+            Self::Text => "text",
             Self::Fenced => "fenced",
         }
     }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::agent::{ToolCall, ToolDefinition, ToolReply};
 
@@ -43,6 +43,12 @@ pub(super) fn calls_in(text: &str, tools: &[String]) -> Vec<ToolCall> {
         calls = leading_calls(&text[at..], tools).0;
     }
     calls
+}
+
+/// A call in the form that [`instructions`] asks for.
+pub(super) fn call_text(call: &ToolCall) -> String {
+    let call = json!({"name": call.name, "arguments": call.arguments});
+    format!("{FENCE}json\n{call}\n{FENCE}")
 }
 
 /// Whether `text`, in which there is no call, seems to be meant as one.

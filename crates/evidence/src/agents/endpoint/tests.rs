@@ -474,3 +474,35 @@ fn replies_have_to_match_the_calls() {
         factory(&arguments(&server, Api::Openai, false)).converse(SYSTEM, &tools(), "q");
     assert!(agent.step(&[tool_reply("x", false)]).is_err());
 }
+
+#[test]
+fn a_conversation_begins_with_a_call_in_its_form() {
+    let call = ToolCall::new("one", json!({"x": 1}));
+    let text = "```json\n{\"name\":\"one\",\"arguments\":{\"x\":1}}\n```";
+    let response = "<tool_response>\nr\n</tool_response>";
+    for (calls, tools_in_request, expected) in [
+        (
+            CallForm::Native,
+            true,
+            json!([{"id": "call_0", "type": "function",
+                    "function": {"name": "one", "arguments": "{\"x\":1}"}}]),
+        ),
+        (CallForm::Text, true, json!(text)),
+        (CallForm::Fenced, false, json!(text)),
+    ] {
+        let server = endpoint(Api::Openai, vec![self::text("Done.")]);
+        let arguments = EndpointArgs { calls, ..arguments(&server, Api::Openai, false) };
+        let mut agent = factory(&arguments).converse(SYSTEM, &tools(), "q");
+        agent.begin_with(&call, &tool_reply("r", false)).unwrap();
+        agent.step(&[]).unwrap();
+        let request = server.asked()[0].json();
+        assert_eq!(request["tools"].is_array(), tools_in_request, "{request}");
+        let messages = request["messages"].as_array().unwrap();
+        let [.., user, assistant, result] = messages.as_slice() else { panic!("{request}") };
+        assert_eq!(user["content"], "q");
+        let member = if calls == CallForm::Native { "tool_calls" } else { "content" };
+        assert_eq!(assistant[member], expected);
+        let reply = if calls == CallForm::Native { "r" } else { response };
+        assert_eq!(result["content"], reply);
+    }
+}
