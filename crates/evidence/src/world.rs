@@ -6,7 +6,9 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
@@ -27,6 +29,9 @@ use crate::worlds::server::{Server, WorldDir};
 const DEFAULT_FILE_LINES: usize = 100;
 /// The bytes of a file in one reply. A longer line is returned whole.
 const MAX_FILE_BYTES: usize = 16 * 1024;
+
+/// The numbers of nine digits.
+const MAX_NUMBERED: u64 = 1_000_000_000;
 
 /// What precedes the id of a memory in a relationship.
 pub(crate) const URN: &str = "urn:mif:";
@@ -99,7 +104,7 @@ impl World {
             "a listing has at most {MAX_LISTED} memories; use s3, s4 or s6 for {}",
             id.size
         );
-        let directory = TempDir::new()?;
+        let directory = numbered_directory()?;
         let files = WorldDir::create(directory.path())?;
         let shell = match strategy {
             Strategy::LroShell => Some(Sandbox::new(&files.results())?),
@@ -294,6 +299,22 @@ impl World {
         let text = file_range(&content, first, number("limit").unwrap_or(DEFAULT_FILE_LINES));
         let records_given = self.records.count(&text);
         ToolReply { text, records_given, ..ToolReply::default() }
+    }
+}
+
+/// A new directory. Descriptors contain its path, and the tokens of random names differ; all numbers of
+/// nine digits have the same.
+fn numbered_directory() -> Result<TempDir> {
+    static CREATED: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let created = CREATED.fetch_add(1, Ordering::Relaxed);
+        // Processes that run at the same time begin at different numbers.
+        let number = (u64::from(std::process::id()) * 1000 + created) % MAX_NUMBERED;
+        let name = format!("{number:09}");
+        match tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir() {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            directory => return Ok(directory?),
+        }
     }
 }
 

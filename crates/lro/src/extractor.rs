@@ -154,8 +154,11 @@ impl Extractor {
         let began = Instant::now();
         let stored = self.spools.open(&query.address, now)?;
         let stored_result = &*stored;
-        // Small models set every argument, and a first part where there is only one text.
-        let data = (query.part == Some(1) && stored.listed().sidecar.further_texts() == 0)
+        // Small models set every argument, and a first part where there is only one text. Programs get the
+        // error: they would write the data where they expect a remark.
+        let data = (self.reader == Reader::Model
+            && query.part == Some(1)
+            && stored.listed().sidecar.further_texts() == 0)
             .then(|| query.clone().part(None));
         let query = data.as_ref().unwrap_or(query);
         let mut reply = match &query.wanted {

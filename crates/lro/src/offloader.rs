@@ -33,6 +33,10 @@ use crate::truncated::{Budget, Copies, Truncated, Warning};
 /// The bytes of a payload without records that are read for its preview.
 const HEAD_BYTES: u64 = 64 * 1024;
 
+/// The cost of a descriptor is counted with this id: the tokens of random ones differ, and a result would
+/// get the full form in one call and the compact one in the next.
+const TYPICAL_ID: &str = "01M7PZZ65068CXASQCW8VQWRZ0";
+
 /// The default size up to which a payload stays in memory.
 const DEFAULT_MEMORY_CAP: usize = 64 << 20;
 
@@ -356,7 +360,8 @@ impl Offloader {
         let full = full.map(|detail| to_json(&stored.full_descriptor(detail, options)));
         // g22: a descriptor that is nearly as long as the result saves nothing.
         let full = full.filter(|descriptor| {
-            let cost = tokens::count_all(descriptor, self.tokenizer()).tokens.0;
+            let typical = descriptor.replace(&listed.id().to_string(), TYPICAL_ID);
+            let cost = tokens::count_all(&typical, self.tokenizer()).tokens.0;
             assessment.estimate.tokens.0 >= cost.saturating_mul(MIN_SAVINGS_FACTOR)
         });
         let descriptor =

@@ -171,6 +171,10 @@ mod tests {
         let file = SampleFile::open_file(&path, &settings("p")).unwrap();
         let second = file.find(&chosen[1]).unwrap();
         assert_eq!((second.by, file.samples.len()), (None, 2));
+        // Records contain the hash of the lines: a sample that was read again must have the same line.
+        let written = fs::read_to_string(&path).unwrap();
+        let lines: Vec<String> = file.samples.iter().map(QuestionSample::line).collect();
+        assert_eq!(written.lines().skip(1).collect::<Vec<_>>(), lines);
     }
 
     #[test]

@@ -161,7 +161,7 @@ fn call_record(turn: u32, call: ToolCall, reply: &ToolReply) -> CallRecord {
         turn,
         tool: call.name,
         arguments: call.arguments,
-        reply_tokens: tokens::count(&reply.text),
+        reply_tokens: tokens::count_reply(&reply.text),
         reply: reply.text.clone(),
         is_error: reply.is_error,
         records_given: reply.records_given,

@@ -451,17 +451,22 @@ impl ArgumentError {
 /// A filter that is an SQL statement, perhaps in a code fence, or the rest of one from `count(*)` on,
 /// which is no jq.
 fn as_statement(filter: &str) -> Option<String> {
-    let text = filter.trim().trim_start_matches("```").trim_start_matches("sql").trim_start();
+    let text = filter.trim();
+    let text = match text.strip_prefix("```") {
+        Some(fenced) => fenced.trim_start_matches("sql").trim_end_matches('`').trim(),
+        None => text,
+    };
     let lower = text.to_ascii_lowercase();
     if lower.starts_with("count(*)") {
-        let table = if lower.contains(" from ") { "" } else { " FROM results" };
+        let has_table = lower.split_whitespace().any(|word| word == "from");
+        let table = if has_table { "" } else { " FROM results" };
         return Some(format!("SELECT {text}{table}"));
     }
     let (word, rest) = lower.split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
     let is_statement = word == "select" && !rest.starts_with(['(', '|'])
         || word == "with" && rest.contains(" as (");
-    is_statement.then(|| filter.to_owned())
+    is_statement.then(|| text.to_owned())
 }
 
 /// The number of the capture group with this name.
