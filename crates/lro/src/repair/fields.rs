@@ -163,6 +163,16 @@ impl FieldPaths {
         self.all_ending_with(&names).next().map(Vec::as_slice)
     }
 
+    /// The first of the paths that begin and end with the names in `name`, with further ones between.
+    #[cfg(feature = "sql")]
+    pub(crate) fn first_around(&self, name: &str) -> Option<&[String]> {
+        let (first, rest) = name.split_once('.')?;
+        let rest: Vec<&str> = rest.split('.').collect();
+        self.all_ending_with(&rest)
+            .find(|path| path.len() > rest.len() + 1 && path[0].eq_ignore_ascii_case(first))
+            .map(Vec::as_slice)
+    }
+
     /// The field of a record that shares the first of the words of `name` that any field has. Fields
     /// that are used already come last.
     #[cfg(feature = "sql")]

@@ -72,16 +72,8 @@ pub(crate) fn repair(paths: &FieldPaths, statement: &str, message: &str) -> Opti
     if let Some(repair) = dialect::dialect(statement) {
         return Some(repair);
     }
-    let word = message.strip_prefix("near \"")?.strip_suffix("\": syntax error")?;
-    // A keyword may be the first name of a nested field. In a call, SQLite notices it at the dot.
-    let nested = tokens(statement).into_iter().find(|token| {
-        let first = token.split_once('.').map(|(first, _)| first);
-        first.is_some_and(|first| {
-            first.eq_ignore_ascii_case(word)
-                || (word == "." && KEYWORDS.iter().any(|key| first.eq_ignore_ascii_case(key)))
-        })
-    });
-    if let Some(nested) = nested {
+    let word = syntax_error_word(message)?;
+    if let Some(nested) = keyword_path(statement, word) {
         return repair_column(paths, statement, nested);
     }
     // SQLite may notice a keyword only at the next word, as in `max(order)`.
@@ -92,25 +84,49 @@ pub(crate) fn repair(paths: &FieldPaths, statement: &str, message: &str) -> Opti
     keywords.find_map(|name| replace_name(statement, name, &quoted(name), Clause::Skip))
 }
 
+/// The word at which SQLite notices a syntax error.
+fn syntax_error_word(message: &str) -> Option<&str> {
+    message.strip_prefix("near \"")?.strip_suffix("\": syntax error")
+}
+
+/// The nested field with a keyword as its first name, at which SQLite notices a syntax error. In a call,
+/// SQLite notices it at the dot.
+fn keyword_path<'a>(statement: &'a str, word: &str) -> Option<&'a str> {
+    tokens(statement).into_iter().find(|token| {
+        let first = token.split_once('.').map(|(first, _)| first);
+        first.is_some_and(|first| {
+            first.eq_ignore_ascii_case(word)
+                || (word == "." && KEYWORDS.iter().any(|key| first.eq_ignore_ascii_case(key)))
+        })
+    })
+}
+
 /// The statement with an unknown column replaced by a similar one: one of several nested fields with
-/// this name, one with a word of the name, or the first of `near`.
+/// this name, also with names left out between, one with a word of the name, or the first of `near`.
 pub(crate) fn with_similar_column(
     paths: &FieldPaths,
     statement: &str,
     message: &str,
     near: &[String],
 ) -> Option<Repair> {
+    let nested = |name: &str| {
+        let path = paths.first_ending_with(name).or_else(|| paths.first_around(name));
+        path.and_then(expression)
+    };
+    if let Some(word) = syntax_error_word(message) {
+        let name = keyword_path(statement, word)?;
+        return replace_name(statement, name, &nested(name)?, Clause::Replace);
+    }
     let column = message.strip_prefix("no such column: ")?;
     let column = column.split(" - ").next().unwrap_or(column);
     let name = column.trim_matches('"');
-    let similar = paths.first_ending_with(name).or_else(|| {
+    let with_word = || {
         let used = tokens(statement);
-        paths.with_word_of(name, |field| used.iter().any(|token| token.eq_ignore_ascii_case(field)))
-    });
-    let new = match similar {
-        Some(path) => expression(path)?,
-        None => near.first().map(|name| plain_or_quoted(name))?,
+        let is_used = |field: &str| used.iter().any(|token| token.eq_ignore_ascii_case(field));
+        paths.with_word_of(name, is_used).and_then(expression)
     };
+    let first_near = || near.first().map(|name| plain_or_quoted(name));
+    let new = nested(name).or_else(with_word).or_else(first_near)?;
     replace_name(statement, column, &new, Clause::Replace)
 }
 
@@ -244,6 +260,24 @@ mod tests {
 
     fn repaired(statement: &str, message: &str) -> Option<String> {
         repair(&paths(), statement, message).map(|repair| repair.text)
+    }
+
+    #[test]
+    fn g18_names_left_out_of_a_nested_field_are_guessed() {
+        for (column, message, guess) in [
+            ("commit.date", "near \"commit\": syntax error", "$.author.date"),
+            ("commit.name", "near \"commit\": syntax error", "$.author.name"),
+            ("commit.committer_date", "near \"commit\": syntax error", ""),
+        ] {
+            let statement = format!("SELECT count(*) FROM results WHERE {column} LIKE '2026-06%'");
+            let guessed = with_similar_column(&paths(), &statement, message, &[]);
+            let expected = (!guess.is_empty()).then(|| {
+                format!(
+                    "SELECT count(*) FROM results WHERE (\"commit\" ->> '{guess}') LIKE '2026-06%'"
+                )
+            });
+            assert_eq!(guessed.map(|guess| guess.text), expected, "{column}");
+        }
     }
 
     #[test]
