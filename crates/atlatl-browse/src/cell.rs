@@ -93,6 +93,12 @@ impl Key {
         }
     }
 
+    /// The key of a line of text.
+    pub(crate) fn from_text(line: &[u8]) -> Self {
+        let head = &line[..line.len().min(KEY_BYTES)];
+        Self::Text(String::from_utf8_lossy(head).to_lowercase().into_boxed_str())
+    }
+
     /// The bytes that the key takes on the heap.
     pub(crate) fn heap(&self) -> usize {
         match self {

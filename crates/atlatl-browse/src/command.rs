@@ -10,6 +10,11 @@ pub enum ScreenCommand {
     Ask(SqlRequest),
     /// Cancel the running statement.
     Cancel,
+    /// Put a text into the clipboard.
+    Copy(String),
+    /// Create an [`ExportFile`](crate::ExportFile) for this path, which the person typed, and pass it to
+    /// [`Screen::begin_export`](crate::Screen::begin_export). An existing file is not overwritten.
+    Export(String),
 }
 
 /// A SQL statement over the table `results`.
@@ -45,19 +50,33 @@ pub struct SqlRows {
 impl SqlRequest {
     /// Parses typed text: a condition or a whole statement.
     pub(crate) fn parse(typed: &str) -> Self {
-        let typed = typed.trim().trim_end_matches(';').trim_end();
-        // A column name may begin with a keyword: `with_tax`, `select.x`.
-        let end = typed.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(typed.len());
-        let word = &typed[..end];
+        let typed = trimmed(typed);
+        let word = first_word(typed);
         if word.eq_ignore_ascii_case("select") || word.eq_ignore_ascii_case("with") {
             return Self { statement: typed.to_owned(), rows: RowKind::Any };
         }
-        let lower = word.eq_ignore_ascii_case("where");
-        let condition = if lower { typed[word.len()..].trim_start() } else { typed };
+        let condition = condition(typed);
         // The bracket is on its own line, so that no comment hides it.
         let statement = format!("SELECT _n FROM results WHERE ({condition}\n)");
         Self { statement, rows: RowKind::Numbers }
     }
+}
+
+fn trimmed(typed: &str) -> &str {
+    typed.trim().trim_end_matches(';').trim_end()
+}
+
+/// The first word. A column name may begin with a keyword: `with_tax`, `select.x`.
+fn first_word(typed: &str) -> &str {
+    let end = typed.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(typed.len());
+    &typed[..end]
+}
+
+/// A typed condition without the keyword before it.
+pub(crate) fn condition(typed: &str) -> &str {
+    let typed = trimmed(typed);
+    let word = first_word(typed);
+    if word.eq_ignore_ascii_case("where") { typed[word.len()..].trim_start() } else { typed }
 }
 
 impl SqlRows {

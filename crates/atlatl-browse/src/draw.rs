@@ -1,6 +1,7 @@
 //! Draws a screen: the table, the record view, the help window.
 
 mod header_footer;
+mod values;
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -13,7 +14,7 @@ use crate::rows::{COLUMN_GAP, Column, ColumnSpan, Row};
 use crate::screen::{ColorMode, Direction, Mode, Record, Screen};
 use crate::text::{end_of, fit, grouped, width};
 
-const HELP_KEYS: [(&str, &str); 15] = [
+const HELP_KEYS: [(&str, &str); 20] = [
     ("\u{2191} \u{2193}  j k", "a record up, down"),
     ("PgUp PgDn  space b", "a page up, down"),
     ("g G", "the first, the last"),
@@ -23,6 +24,11 @@ const HELP_KEYS: [(&str, &str); 15] = [
     ("/", "search: text or regular expression"),
     ("n N", "the next, previous match"),
     ("s", "sort by this column: up, down, as stored"),
+    ("v", "the values of this column, and how often"),
+    ("- +", "hide this column; show all columns"),
+    ("< >", "narrower, wider"),
+    ("y Y", "copy the cell, the record"),
+    ("e", "write the shown records to a file"),
     (":", "SQL: a condition, such as price > 10,"),
     ("", "or a statement: select \u{2026} from results"),
     ("\u{2191}", "while typing: earlier input"),
@@ -48,10 +54,11 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     }
     match &screen.mode {
         Mode::Record(record) => draw_record(record, screen, styles, inner, buffer),
+        Mode::Values(values) => values::draw(values, screen, styles, inner, buffer),
         _ => draw_table(screen, styles, inner, buffer),
     }
     if screen.help {
-        draw_help(styles, inner, buffer);
+        draw_help(&HELP_KEYS, styles, inner, buffer);
     }
     if bars.status {
         let at = line(area, area.height.saturating_sub(1));
@@ -68,17 +75,17 @@ pub fn draw(screen: &Screen, frame: &mut Frame<'_>) {
 
 /// The text styles.
 #[derive(Debug, Clone, Copy)]
-struct Styles {
-    plain: Style,
-    heading: Style,
-    faint: Style,
-    accent: Style,
-    cursor: Style,
+pub(crate) struct Styles {
+    pub(crate) plain: Style,
+    pub(crate) heading: Style,
+    pub(crate) faint: Style,
+    pub(crate) accent: Style,
+    pub(crate) cursor: Style,
     highlight: Style,
 }
 
 impl Styles {
-    fn new(look: ColorMode) -> Self {
+    pub(crate) fn new(look: ColorMode) -> Self {
         let plain = Style::new();
         let accent = match look {
             ColorMode::Colour => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
@@ -95,19 +102,19 @@ impl Styles {
     }
 }
 
-/// One line of an area.
-fn line(area: Rect, y: u16) -> Rect {
-    Rect { y: area.y + y, height: 1.min(area.height), ..area }
+/// One line of an area, empty if it is below the area.
+pub(crate) fn line(area: Rect, y: u16) -> Rect {
+    Rect { y: area.y + y, height: u16::from(y < area.height), ..area }
 }
 
 /// The rest of an area below some lines.
-fn below(area: Rect, lines: u16) -> Rect {
+pub(crate) fn below(area: Rect, lines: u16) -> Rect {
     let lines = lines.min(area.height);
     Rect { y: area.y + lines, height: area.height - lines, ..area }
 }
 
 /// Writes text into a line at a column, and returns the column after it.
-fn write(buffer: &mut Buffer, line: Rect, x: usize, text: &str, style: Style) -> usize {
+pub(crate) fn write(buffer: &mut Buffer, line: Rect, x: usize, text: &str, style: Style) -> usize {
     let Ok(from) = u16::try_from(x) else { return x };
     if line.height == 0 || from >= line.width {
         return x;
@@ -171,11 +178,12 @@ fn draw_heading(
         let style = if span.column == screen.column { style.patch(underlined()) } else { style };
         write(buffer, at, margin + span.x + before, &title, style);
     }
-    let last = spans.last().map_or(0, |span| span.column + 1);
-    if last < screen.row_set().columns.len() && at.width > 0 {
+    let columns = &screen.row_set().columns;
+    let is_more = spans.last().is_some_and(|span| columns.next(span.column).is_some());
+    if is_more && at.width > 0 {
         write(buffer, at, usize::from(at.width) - 1, "\u{203a}", styles.accent);
     }
-    if screen.first_column > 0 && margin > 0 {
+    if columns.previous(screen.first_column).is_some() && margin > 0 {
         write(buffer, at, margin - 1, "\u{2039}", styles.accent);
     }
 }
@@ -276,11 +284,12 @@ fn name_end(row: &str) -> Option<usize> {
     row[end..].starts_with(": ").then_some(end)
 }
 
-fn draw_help(styles: Styles, area: Rect, buffer: &mut Buffer) {
-    let key_width = HELP_KEYS.iter().map(|(key, _)| width(key)).max().unwrap_or(0);
-    let text_width = HELP_KEYS.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
+/// Draws a window with keys and what they do.
+pub(crate) fn draw_help(keys: &[(&str, &str)], styles: Styles, area: Rect, buffer: &mut Buffer) {
+    let key_width = keys.iter().map(|(key, _)| width(key)).max().unwrap_or(0);
+    let text_width = keys.iter().map(|(_, text)| width(text)).max().unwrap_or(0);
     let wide = u16::try_from(key_width + text_width + 6).unwrap_or(u16::MAX).min(area.width);
-    let high = u16::try_from(HELP_KEYS.len() + 2).unwrap_or(u16::MAX).min(area.height);
+    let high = u16::try_from(keys.len() + 2).unwrap_or(u16::MAX).min(area.height);
     let window = Rect {
         x: area.x + (area.width - wide) / 2,
         y: area.y + (area.height - high) / 2,
@@ -292,7 +301,7 @@ fn draw_help(styles: Styles, area: Rect, buffer: &mut Buffer) {
         write(buffer, line(window, y), 0, &blank, styles.plain);
     }
     let framed = high > 4;
-    let rows = HELP_KEYS.iter().take(usize::from(if framed { high - 2 } else { high }));
+    let rows = keys.iter().take(usize::from(if framed { high - 2 } else { high }));
     for (y, (key, text)) in (u16::from(framed)..).zip(rows) {
         let at = line(window, y);
         let room = usize::from(wide).saturating_sub(key_width + 6);

@@ -27,6 +27,18 @@ pub(crate) fn fields<'a>(
     true
 }
 
+/// The value of a member by its name, as it is written; without a name, a record that is not an object.
+pub(crate) fn value_of<'a>(record: &'a [u8], name: Option<&[u8]>) -> Option<&'a [u8]> {
+    let mut found = None;
+    let object = fields(record, |field, value| {
+        if Some(field) == name {
+            found = Some(value);
+        }
+        found.is_none()
+    });
+    if !object && name.is_none() { Some(record.trim_ascii()) } else { found }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +66,18 @@ mod tests {
         let owned = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(pairs, owned);
         assert!(!fields(b"[1]", |_, _| true) && !fields(b"", |_, _| true));
+    }
+
+    #[test]
+    fn values_are_found_by_name_or_are_the_record() {
+        let value = |record: &'static str, name: Option<&str>| {
+            value_of(record.as_bytes(), name.map(str::as_bytes)).map(<[u8]>::to_vec)
+        };
+        assert_eq!(value(r#"{"a":1,"b":2,"b":3}"#, Some("b")), Some(b"2".to_vec()));
+        assert_eq!(value(r#"{"a":1}"#, Some("b")), None);
+        assert_eq!(value(r#"{"a":1}"#, None), None);
+        assert_eq!(value(" 7 ", None), Some(b"7".to_vec()));
+        assert_eq!(value("7", Some("a")), None);
     }
 
     #[test]

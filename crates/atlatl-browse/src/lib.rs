@@ -1,9 +1,11 @@
 //! A stored result as a table: scroll, search, sort, filter, and view single records.
 //!
 //! State, keys and drawing, and nothing else: no terminal, file, clock or environment. Bytes come
-//! from a [`RowSource`]; a key goes into [`Screen::update`], which returns a command for what the
-//! screen cannot do itself; [`Screen::work`] does long work in steps, between two keys; [`draw`] draws
-//! the screen.
+//! from a [`RowSource`], and those of an export go into an [`ExportFile`]; a key goes into
+//! [`Screen::update`], which returns a command for what the screen cannot do itself; [`Screen::work`]
+//! does long work in steps, between two keys; [`draw`] draws the screen.
+//!
+//! [`ResultTable`] is the same for a page: ranges of rows, sorted and searched, without a screen.
 //!
 //! Memory use is eight bytes per record, the visible rows, and the keys of records while they are
 //! sorted. No content can control the terminal.
@@ -31,14 +33,22 @@ mod command;
 mod draw;
 mod fields;
 mod lines;
+mod list;
 mod pretty;
 mod rows;
 mod screen;
+mod table;
+mod tally;
 mod text;
 
 pub use command::{KeyPress, RowKind, ScreenCommand, SqlRequest, SqlRows};
 pub use draw::draw;
 pub use lines::{RowContent, RowSource};
+pub use list::{List, ListColumn, ListCommand, draw_list};
 pub use pretty::spread;
-pub use screen::{ColorMode, HeaderInfo, Screen};
-pub use text::grouped;
+pub use screen::{ColorMode, ExportFile, HeaderInfo, Screen};
+pub use table::{
+    Deadline, ResultTable, TableCell, TableColumn, TableError, TableFilter, TableOrder, TablePage,
+    TableRow, ValueCounts,
+};
+pub use text::{fit, grouped, width};

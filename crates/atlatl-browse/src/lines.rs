@@ -37,8 +37,12 @@ pub(crate) struct Lines {
     scanned: u64,
     /// Whether the last line ends with a line break.
     closed: bool,
+    /// The most lines.
+    pub(crate) limit: usize,
     /// Whether there are more lines than are shown.
     pub(crate) cut: bool,
+    /// Whether the source could not be read to its end.
+    pub(crate) is_partial: bool,
     buf: Vec<u8>,
 }
 
@@ -55,7 +59,17 @@ impl Lines {
     pub(crate) fn new(source: &dyn RowSource, begin: u64) -> Self {
         let end = source.len().max(begin);
         let starts = if end > begin { vec![begin] } else { Vec::new() };
-        Self { starts, begin, end, scanned: begin, closed: false, cut: false, buf: Vec::new() }
+        Self {
+            starts,
+            begin,
+            end,
+            scanned: begin,
+            closed: false,
+            limit: MAX_LINES,
+            cut: false,
+            is_partial: false,
+            buf: Vec::new(),
+        }
     }
 
     /// Indexes another step.
@@ -70,11 +84,13 @@ impl Lines {
         if read < self.buf.len() {
             // The source is shorter than its length said.
             self.end = self.scanned;
+            self.is_partial = true;
         }
-        if self.starts.len() > MAX_LINES {
-            self.starts.truncate(MAX_LINES + 1);
-            self.end = self.starts.pop().unwrap_or(self.begin);
-            self.scanned = self.end;
+        // A start at the end is that of no line.
+        if let Some(&end) = self.starts.get(self.limit).filter(|start| **start < self.end) {
+            self.starts.truncate(self.limit);
+            self.end = end;
+            self.scanned = end;
             self.closed = true;
             self.cut = true;
         }
@@ -91,6 +107,7 @@ impl Lines {
 
     /// Stops indexing: the lines found so far are all there is.
     pub(crate) fn stop(&mut self) {
+        self.is_partial |= self.scanned < self.end;
         self.end = self.scanned;
         if self.starts.last() == Some(&self.end) {
             self.starts.pop();
@@ -148,7 +165,7 @@ impl Lines {
 ///
 /// [`len`](Self::len) does not grow while the source is browsed. Reading beyond the end returns
 /// nothing; a source that became shorter is shown as far as it goes.
-pub trait RowSource {
+pub trait RowSource: Send {
     /// The number of bytes.
     fn len(&self) -> u64;
 
@@ -264,6 +281,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_beyond_the_limit_are_cut() {
+        for (text, count, is_cut) in
+            [("a\nb\n", 2, false), ("a\nb", 2, false), ("a\nb\nc", 2, true), ("\n\n\n", 2, true)]
+        {
+            let source = text.as_bytes().to_vec();
+            let mut lines = Lines::new(&source, 0);
+            lines.limit = 2;
+            while !lines.is_finished() {
+                lines.more(&source).unwrap();
+            }
+            assert_eq!((lines.count(), lines.cut), (count, is_cut), "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_source_that_became_shorter_ends_where_it_ends() {
         struct Shorter;
         impl RowSource for Shorter {
@@ -278,7 +310,7 @@ mod tests {
         while !lines.is_finished() {
             lines.more(&Shorter).unwrap();
         }
-        assert_eq!(lines.count(), 2);
+        assert_eq!((lines.count(), lines.is_partial), (2, true));
         assert_eq!(lines.line(&Shorter, 1, 10).unwrap().bytes, b"b");
         assert_eq!(lines.line(&Shorter, 9, 10).unwrap().bytes, b"");
     }

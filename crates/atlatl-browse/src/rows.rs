@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use crate::cell::{Cell, Kind};
-use crate::fields::fields;
+use crate::fields::{fields, value_of};
 use crate::lines::{Line, Lines, MAX_LINE_LEN, RowContent, RowSource, fill};
 use crate::text::{harmless, unescape, width};
 
@@ -21,6 +21,8 @@ const MAX_COLUMNS: usize = 1000;
 const PREFERRED_COLUMN_WIDTH: usize = 32;
 /// The maximum width of a column.
 const MAX_COLUMN_WIDTH: usize = 400;
+/// The smallest width that a person can choose for a column.
+const MIN_COLUMN_WIDTH: usize = 3;
 /// The gap between two columns.
 pub(crate) const COLUMN_GAP: usize = 2;
 /// The title of the column for records that are not objects.
@@ -32,7 +34,10 @@ pub(crate) struct RowSet {
     pub(crate) lines: Lines,
     pub(crate) columns: Columns,
     pub(crate) content: RowContent,
-    sampled: bool,
+    /// The number of records that were read for the columns.
+    sampled: usize,
+    /// Whether one of them was read only in part.
+    is_sample_cut: bool,
 }
 
 /// A row of the table.
@@ -49,18 +54,21 @@ pub(crate) struct Row {
 impl RowSet {
     pub(crate) fn new(source: Box<dyn RowSource>, begin: u64, content: RowContent) -> Self {
         let lines = Lines::new(&*source, begin);
-        Self { source, lines, columns: Columns::default(), content, sampled: false }
+        let columns = Columns::default();
+        Self { source, lines, columns, content, sampled: 0, is_sample_cut: false }
     }
 
     /// Indexes more lines.
     pub(crate) fn index(&mut self) -> io::Result<()> {
         self.lines.more(&*self.source)?;
-        if !self.sampled && self.content == RowContent::Records && self.lines.count() > 0 {
-            self.sampled = true;
+        if self.sampled == 0 && self.content == RowContent::Records && self.lines.count() > 0 {
             let mut bytes = 0;
             for number in 0..self.lines.count().min(SAMPLE_RECORDS) {
+                // Counted before it is read: after an error the sample is not read again.
+                self.sampled += 1;
                 let line = self.lines.line(&*self.source, number, TABLE_LINE_BYTES)?;
                 self.columns.cells(&line.bytes, line.cut);
+                self.is_sample_cut |= line.cut;
                 bytes += line.bytes.len();
                 if bytes > SAMPLE_BYTES {
                     break;
@@ -68,6 +76,40 @@ impl RowSet {
             }
         }
         Ok(())
+    }
+
+    /// Whether the columns are known to be all columns.
+    pub(crate) fn has_all_columns(&self) -> bool {
+        self.content == RowContent::Text
+            || (self.sampled >= self.lines.count()
+                && !self.is_sample_cut
+                && self.columns.len() < MAX_COLUMNS)
+    }
+
+    /// Adds the column `title` and the other new columns of the first record that has it, until
+    /// `goes_on` returns false for a line.
+    pub(crate) fn find_column(
+        &mut self,
+        title: &str,
+        mut goes_on: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<()> {
+        let mut found = None;
+        self.each_of(0..self.lines.count(), |number, line| {
+            let head = &line[..line.len().min(TABLE_LINE_BYTES)];
+            let is_plain = title == VALUE_COLUMN && value_of(head, None).is_some();
+            if is_plain || value_of(head, Some(title.as_bytes())).is_some() {
+                found = Some(number);
+            }
+            found.is_none() && goes_on(line)
+        })?;
+        if let Some(number) = found {
+            self.row(number)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn source(&self) -> &dyn RowSource {
+        &*self.source
     }
 
     pub(crate) fn line(&self, number: usize, most: usize) -> io::Result<Line> {
@@ -95,14 +137,24 @@ impl RowSet {
     pub(crate) fn each(
         &self,
         numbers: &[usize],
+        each: impl FnMut(usize, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        self.each_of(numbers.iter().copied(), each)
+    }
+
+    /// As [`each`](Self::each), for numbers that need no list.
+    pub(crate) fn each_of(
+        &self,
+        numbers: impl Iterator<Item = usize>,
         mut each: impl FnMut(usize, &[u8]) -> bool,
     ) -> io::Result<()> {
+        let mut numbers = numbers.enumerate().peekable();
         let (mut at, mut window) = (0_u64, Vec::new());
-        for (index, &number) in numbers.iter().enumerate() {
+        while let Some((index, number)) = numbers.next() {
             let mut span = self.lines.span(number);
             span.end = span.end.min(span.start + MAX_LINE_LEN as u64);
             if span.start < at || span.end > at + window.len() as u64 {
-                let next = numbers.get(index + 1).copied();
+                let next = numbers.peek().map(|(_, next)| *next);
                 let length = (span.end - span.start).max(READ_WINDOW_BYTES);
                 let (from, length) = if next == Some(number + 1) {
                     (span.start, length)
@@ -138,11 +190,24 @@ pub(crate) struct Column {
     /// The title for display.
     pub(crate) title: String,
     wanted: usize,
+    /// The width that the person chose.
+    chosen: Option<usize>,
+    is_hidden: bool,
     numbers: usize,
     others: usize,
 }
 
 impl Column {
+    /// The width that the column gets within `room`.
+    fn preferred(&self, room: usize) -> usize {
+        self.chosen.unwrap_or(self.wanted.min(PREFERRED_COLUMN_WIDTH)).min(room)
+    }
+
+    /// Whether it is truncated at this width without the person's choice.
+    fn wants_more(&self, width: usize) -> bool {
+        self.chosen.is_none() && self.wanted > width
+    }
+
     /// Whether it holds mostly numbers.
     pub(crate) fn is_numeric(&self) -> bool {
         self.numbers > self.others
@@ -173,6 +238,11 @@ pub(crate) type Cells = Vec<Option<Cell>>;
 impl Columns {
     pub(crate) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// The column with this title.
+    pub(crate) fn find(&self, title: &str) -> Option<usize> {
+        self.list.iter().position(|column| column.title == title)
     }
 
     pub(crate) fn get(&self, column: usize) -> Option<&Column> {
@@ -237,12 +307,61 @@ impl Columns {
         }
     }
 
-    /// Lays out the columns from `first` within `room` screen columns.
+    /// Hides a column. Returns whether it was hidden: the last visible one is not.
+    pub(crate) fn hide(&mut self, column: usize) -> bool {
+        let is_last = self.list.len() - self.hidden() < 2;
+        match self.list.get_mut(column) {
+            Some(column) if !is_last => column.is_hidden = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Shows all columns at the widths of their values.
+    pub(crate) fn reset(&mut self) {
+        for column in &mut self.list {
+            (column.is_hidden, column.chosen) = (false, None);
+        }
+    }
+
+    /// The number of hidden columns.
+    pub(crate) fn hidden(&self) -> usize {
+        self.list.iter().filter(|column| column.is_hidden).count()
+    }
+
+    /// Sets the width of a column to its width of `shown` columns plus `more`.
+    pub(crate) fn resize(&mut self, column: usize, shown: usize, more: isize) {
+        if let Some(column) = self.list.get_mut(column) {
+            let width = shown.saturating_add_signed(more);
+            column.chosen = Some(width.clamp(MIN_COLUMN_WIDTH, MAX_COLUMN_WIDTH));
+        }
+    }
+
+    /// The next visible column after `column`.
+    pub(crate) fn next(&self, column: usize) -> Option<usize> {
+        (column + 1..self.list.len()).find(|column| !self.list[*column].is_hidden)
+    }
+
+    /// The last visible column before `column`.
+    pub(crate) fn previous(&self, column: usize) -> Option<usize> {
+        (0..column.min(self.list.len())).rev().find(|column| !self.list[*column].is_hidden)
+    }
+
+    /// `column`, or the nearest visible one.
+    pub(crate) fn nearest(&self, column: usize) -> usize {
+        match self.list.get(column) {
+            Some(field) if !field.is_hidden => column,
+            _ => self.next(column).or_else(|| self.previous(column)).unwrap_or(0),
+        }
+    }
+
+    /// Lays out the visible columns from `first` within `room` screen columns.
     pub(crate) fn layout(&self, first: usize, room: usize) -> Vec<ColumnSpan> {
-        let mut spans = Vec::new();
+        let mut spans: Vec<ColumnSpan> = Vec::new();
         let mut x = 0;
-        for (column, field) in self.list.iter().enumerate().skip(first) {
-            let width = field.wanted.min(PREFERRED_COLUMN_WIDTH).min(room);
+        let visible = self.list.iter().enumerate().skip(first).filter(|(_, c)| !c.is_hidden);
+        for (column, field) in visible {
+            let width = field.preferred(room);
             // The last column may be truncated if enough of it is visible.
             if x > 0 && x + width.min(PREFERRED_COLUMN_WIDTH / 4) > room {
                 break;
@@ -253,7 +372,7 @@ impl Columns {
                 break;
             }
         }
-        let shown_all = spans.last().is_some_and(|span| span.column + 1 == self.list.len());
+        let shown_all = spans.last().is_some_and(|span| self.next(span.column).is_none());
         let used = x.saturating_sub(COLUMN_GAP);
         if shown_all && used < room {
             self.widen(&mut spans, room - used);
@@ -264,12 +383,15 @@ impl Columns {
     /// Distributes the remaining room to truncated columns.
     fn widen(&self, spans: &mut [ColumnSpan], mut spare: usize) {
         let mut moved = 0;
-        let wants = spans.iter().filter(|p| self.list[p.column].wanted > p.width).count();
+        let wants = spans.iter().filter(|p| self.list[p.column].wants_more(p.width)).count();
         let mut share = if wants == 0 { 0 } else { spare.div_ceil(wants) };
         for span in spans {
             span.x += moved;
-            let wanted = self.list[span.column].wanted;
-            let more = wanted.saturating_sub(span.width).min(share).min(spare);
+            let column = &self.list[span.column];
+            if !column.wants_more(span.width) {
+                continue;
+            }
+            let more = (column.wanted - span.width).min(share).min(spare);
             span.width += more;
             moved += more;
             spare -= more;
@@ -277,19 +399,18 @@ impl Columns {
         }
     }
 
-    /// The first column to show so that `cursor` is visible, starting from `first`.
+    /// The first column to show so that the visible column `cursor` is on the screen, starting from
+    /// `first`.
     pub(crate) fn follow(&self, first: usize, cursor: usize, room: usize) -> usize {
         let mut first = first.min(cursor);
         loop {
             let spans = self.layout(first, room);
             let seen = spans.iter().find(|span| span.column == cursor);
-            let whole = |span: &&ColumnSpan| {
-                span.width >= self.list[cursor].wanted.min(PREFERRED_COLUMN_WIDTH).min(room)
-            };
+            let whole = |span: &&ColumnSpan| span.width >= self.list[cursor].preferred(room);
             if first >= cursor || seen.as_ref().is_some_and(whole) {
                 return first;
             }
-            first += 1;
+            first = self.next(first).unwrap_or(cursor);
         }
     }
 }
@@ -299,7 +420,15 @@ impl Column {
         let title = harmless(&unescape(name, MAX_COLUMN_WIDTH)).into_owned();
         // With room for the sort arrow.
         let wanted = (width(&title) + 1).min(MAX_COLUMN_WIDTH);
-        Self { name: name.into(), title, wanted, numbers: 0, others: 0 }
+        Self {
+            name: name.into(),
+            title,
+            wanted,
+            chosen: None,
+            is_hidden: false,
+            numbers: 0,
+            others: 0,
+        }
     }
 }
 
@@ -341,6 +470,21 @@ mod tests {
     }
 
     #[test]
+    fn hidden_columns_are_skipped_and_one_stays() {
+        let mut columns = Columns::default();
+        columns.cells(br#"{"a":1,"b":2,"c":3}"#, false);
+        assert!(columns.hide(1) && columns.hide(2) && !columns.hide(0) && !columns.hide(9));
+        assert_eq!((columns.next(0), columns.previous(2), columns.nearest(2)), (None, Some(0), 0));
+        assert_eq!(columns.layout(0, 20).len(), 1);
+        columns.resize(0, 4, 3);
+        assert_eq!(columns.layout(0, 20)[0].width, 7);
+        columns.resize(0, 4, -9);
+        assert_eq!(columns.layout(0, 20)[0].width, MIN_COLUMN_WIDTH);
+        columns.reset();
+        assert_eq!((columns.hidden(), columns.layout(0, 20).len()), (0, 3));
+    }
+
+    #[test]
     fn a_record_that_is_cut_says_that_more_may_come() {
         let mut columns = Columns::default();
         columns.cells(br#"{"a":1,"b":2}"#, false);
@@ -354,6 +498,8 @@ mod tests {
             lengths in proptest::collection::vec(0_usize..90, 1..8),
             first in 0_usize..8,
             room in 0_usize..120,
+            hidden in proptest::collection::vec(0_usize..8, 0..8),
+            resized in proptest::collection::vec((0_usize..8, 0_usize..90, -9_isize..9), 0..4),
         ) {
             let mut columns = Columns::default();
             let fields: Vec<String> = lengths
@@ -362,13 +508,21 @@ mod tests {
                 .map(|(i, length)| format!("\"c{i}\":\"{}\"", "x".repeat(*length)))
                 .collect();
             columns.cells(format!("{{{}}}", fields.join(",")).as_bytes(), false);
+            for column in hidden {
+                columns.hide(column);
+            }
+            for (column, shown, more) in resized {
+                columns.resize(column, shown, more);
+            }
+            prop_assert!(columns.hidden() < lengths.len());
             let spans = columns.layout(first, room);
+            prop_assert!(spans.iter().all(|span| columns.nearest(span.column) == span.column));
             let mut x = 0;
             for span in &spans {
                 prop_assert!(span.x >= x && span.x + span.width <= room);
                 x = span.x + span.width;
             }
-            let cursor = first.min(lengths.len() - 1);
+            let cursor = columns.nearest(first.min(lengths.len() - 1));
             let first = columns.follow(0, cursor, room);
             prop_assert!(first <= cursor);
             let seen = columns.layout(first, room).iter().any(|span| span.column == cursor);

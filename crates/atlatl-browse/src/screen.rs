@@ -1,13 +1,23 @@
 //! The state of the browser, and what each key does.
 
+mod columns;
+mod copy;
 mod cursor;
+mod export;
 mod jobs;
+mod matches;
 mod prompt;
+mod values;
 
 pub(crate) use self::cursor::Record;
+pub use self::export::ExportFile;
+use self::export::ExportJob;
 pub(crate) use self::jobs::{Direction, SortOrder};
 use self::jobs::{SearchJob, SortJob};
+use self::matches::Matches;
 pub(crate) use self::prompt::{Filter, Prompt, Purpose};
+pub(crate) use self::values::Values;
+use self::values::ValuesJob;
 use crate::command::KeyPress;
 use crate::command::{ScreenCommand, SqlRequest};
 use crate::lines::{Pattern, RowContent, RowSource};
@@ -44,6 +54,7 @@ pub enum ColorMode {
 pub(crate) enum Mode {
     Table,
     Record(Record),
+    Values(Values),
     Prompt(Prompt),
 }
 
@@ -51,6 +62,8 @@ pub(crate) enum Mode {
 enum Job {
     Search(SearchJob),
     Sort(SortJob),
+    Values(ValuesJob),
+    Export(ExportJob),
 }
 
 /// The state of the browser: the visible part of a result, and the mode.
@@ -64,6 +77,7 @@ pub struct Screen {
     pub(crate) filter: Option<Filter>,
     pub(crate) sort_order: Option<SortOrder>,
     pub(crate) pattern: Option<Pattern>,
+    matches: Option<Matches>,
     /// The position of the cursor, and of the first visible row.
     pub(crate) cursor: usize,
     pub(crate) top: usize,
@@ -78,7 +92,7 @@ pub struct Screen {
     job: Option<Job>,
     pending_query: Option<(String, SqlRequest)>,
     /// The last input for each purpose.
-    history: [String; 2],
+    history: [String; Purpose::COUNT],
     /// Incremented when other records are shown.
     records: u64,
     /// What `page` was loaded for.
@@ -104,6 +118,7 @@ impl Screen {
             filter: None,
             sort_order: None,
             pattern: None,
+            matches: None,
             cursor: 0,
             top: 0,
             column: 0,
@@ -114,7 +129,7 @@ impl Screen {
             size: (80, 24),
             job: None,
             pending_query: None,
-            history: [String::new(), String::new()],
+            history: Default::default(),
             records: 0,
             page_key: None,
             version: 0,
@@ -142,13 +157,20 @@ impl Screen {
             return Some(ScreenCommand::Quit);
         }
         self.message = None;
-        let effect = if self.help {
+        let effect = if key == KeyPress::Char('q')
+            && let Some(Job::Export(export)) = &self.job
+        {
+            self.message = Some(export.notice());
+            self.help = false;
+            None
+        } else if self.help {
             self.help = false;
             (key == KeyPress::Char('q')).then_some(ScreenCommand::Quit)
         } else {
             match self.mode {
                 Mode::Table => self.table_key(key),
                 Mode::Record(_) => self.record_key(key),
+                Mode::Values(_) => self.values_key(key),
                 Mode::Prompt(_) => self.prompt_key(key),
             }
         };
@@ -175,7 +197,11 @@ impl Screen {
             match job {
                 Job::Search(search) => self.continue_search(search),
                 Job::Sort(sort) => self.continue_sort(sort),
+                Job::Values(values) => self.continue_values(values),
+                Job::Export(export) => self.continue_export(export),
             }
+        } else if self.is_counting() {
+            self.continue_matches();
         }
         self.settle();
         self.is_busy()
@@ -188,10 +214,18 @@ impl Screen {
 
     /// Whether there is pending work.
     pub fn is_busy(&self) -> bool {
-        !self.stored.lines.is_finished() || self.job.is_some()
+        !self.stored.lines.is_finished() || self.job.is_some() || self.is_counting()
     }
 
     fn table_key(&mut self, key: KeyPress) -> Option<ScreenCommand> {
+        if let (
+            Some(Job::Export(export)),
+            KeyPress::Char('/' | ':' | 'n' | 'N' | 's' | 'v' | 'e'),
+        ) = (&self.job, key)
+        {
+            self.message = Some(export.notice());
+            return None;
+        }
         match key {
             KeyPress::Char('q') => return Some(ScreenCommand::Quit),
             KeyPress::Char('?') => self.help = true,
@@ -200,6 +234,14 @@ impl Screen {
             KeyPress::Char('n') => self.search_again(true),
             KeyPress::Char('N') => self.search_again(false),
             KeyPress::Char('s') => self.sort(),
+            KeyPress::Char('v') => self.count_values(),
+            KeyPress::Char('e') => self.prompt(Purpose::Export),
+            KeyPress::Char('y') => return self.copy_cell(),
+            KeyPress::Char('Y') => return self.copy_row(),
+            KeyPress::Char('-') => self.hide_column(),
+            KeyPress::Char('+') => self.reset_columns(),
+            KeyPress::Char('<') => self.resize_column(false),
+            KeyPress::Char('>') => self.resize_column(true),
             KeyPress::Enter => self.open_record(),
             KeyPress::Esc => return self.escape(),
             key => self.move_by(key),
@@ -212,10 +254,14 @@ impl Screen {
         if self.pending_query.take().is_some() {
             return Some(ScreenCommand::Cancel);
         }
-        if self.job.take().is_none() && self.filter.take().is_some() {
-            self.restart();
-        } else {
-            self.pattern = None;
+        match self.job.take() {
+            Some(Job::Export(export)) => self.export_stopped(export, "cancelled"),
+            Some(_) => {}
+            None if self.filter.take().is_some() => self.restart(),
+            None => {
+                self.pattern = None;
+                self.reset_matches();
+            }
         }
         None
     }
@@ -223,9 +269,10 @@ impl Screen {
     /// Resets the view to the top after the records changed.
     fn restart(&mut self) {
         self.job = None;
+        self.reset_matches();
         self.sort_order = None;
         self.records += 1;
-        if let Mode::Record(_) = self.mode {
+        if let Mode::Record(_) | Mode::Values(_) = self.mode {
             self.mode = Mode::Table;
         }
         (self.cursor, self.top, self.column, self.first_column) = (0, 0, 0, 0);
@@ -286,6 +333,8 @@ impl Screen {
         Some(match self.job.as_ref()? {
             Job::Search(search) => format!("searching {} %", percent(search.done(), search.all)),
             Job::Sort(sort) => format!("sorting {} %", percent(sort.done(), self.count())),
+            Job::Values(values) => format!("counting {} %", percent(values.done, self.count())),
+            Job::Export(export) => format!("writing {} %", percent(export.done, self.count())),
         })
     }
 

@@ -37,13 +37,13 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// The display width of a text.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     // By grapheme clusters, as the screen fills its cells.
     if text.is_ascii() { text.len() } else { text.graphemes(true).map(str::width).sum() }
 }
 
 /// Fits a text into `room` columns, truncated with a mark if necessary.
-pub(crate) fn fit(text: &str, room: usize) -> Cow<'_, str> {
+pub fn fit(text: &str, room: usize) -> Cow<'_, str> {
     if width(text) <= room {
         return Cow::Borrowed(text);
     }

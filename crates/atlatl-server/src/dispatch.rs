@@ -107,9 +107,10 @@ impl MemoryServer {
             (_, "tools/call") => self.tool_call(&params, message, client, cancel, span).await?,
             (_, "resources/list") => in_store_span(span, self.resources(&params)).await?,
             (_, "resources/templates/list") => Self::templates(),
-            (_, "resources/read") => {
-                in_store_span(span, self.read_resource(&params, client.era)).await?
-            }
+            (_, "resources/read") => match self.view_page(&params, client) {
+                Some(page) => page,
+                None => in_store_span(span, self.read_resource(&params, client.era)).await?,
+            },
             (_, "prompts/list") => Self::prompts(),
             (_, "prompts/get") => in_store_span(span, self.prompt(&params)).await?,
             (_, "completion/complete") => in_store_span(span, self.complete(&params)).await?,
@@ -184,7 +185,11 @@ impl MemoryServer {
         else {
             return tools_listing.to_owned();
         };
-        let own = self.0.extraction_for(client).map(Tools::definitions);
+        let own = self.0.extraction_for(client).map(|tools| {
+            let mut own = tools.definitions();
+            own.extend(tools.view_definitions(client.app_host));
+            own
+        });
         let own = own.unwrap_or_default();
         let changes = ListingOptions::none().appending(&own);
         let page = ToolsPage::parse(tools_listing, changes, |tool| interceptor.may_replace(tool));
@@ -193,6 +198,13 @@ impl MemoryServer {
         };
         interceptor.tools_listed("atlatl", tools_listing, &listed, (self.0.clock)().now);
         listed
+    }
+
+    /// Returns the page of the view, if the client shows pages and reads it.
+    fn view_page(&self, params: &Object<'_>, client: ClientInfo) -> Option<String> {
+        client.app_host?;
+        let tools = self.0.extraction_for(client)?;
+        Some(tools.view_resource(&params.text("uri")?)?.to_string())
     }
 
     async fn tool_call(
@@ -208,9 +220,11 @@ impl MemoryServer {
             .ok_or_else(|| JsonRpcError::new(INVALID_PARAMS, "missing tool name"))?;
         let arguments = params.get("arguments").filter(|arguments| arguments.get() != "null");
         let task = params.get("task").filter(|task| task.get() != "null");
-        if let Some(tools) = self.0.extraction_for(client)
+        let extraction = self.0.extraction_for(client).filter(|tools| {
+            tools.has(&name) || (client.app_host.is_some() && tools.has_in_view(&name))
+        });
+        if let Some(tools) = extraction
             && (client.era == ProtocolGeneration::Stateless || task.is_none())
-            && tools.has(&name)
             && let Some(called) = self.extract(tools, &name, arguments, cancel, span).await?
         {
             if called.is_error {
@@ -218,7 +232,7 @@ impl MemoryServer {
             }
             return Ok(called.result().to_string());
         }
-        if self.0.extraction_for(client).is_some_and(|tools| tools.has(&name)) {
+        if extraction.is_some() {
             return Err(JsonRpcError::new(METHOD_NOT_FOUND, "this tool does not support tasks"));
         }
         let tool = Tool::from_name(&name).ok_or_else(|| {

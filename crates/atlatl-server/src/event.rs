@@ -26,7 +26,7 @@ pub struct ServerEvent {
 #[non_exhaustive]
 pub enum ServerEventKind {
     /// An event about a stored result.
-    Offload(lro::Event),
+    Offload(Box<lro::Event>),
     /// A memory was created or updated, and is durable.
     MemoryCaptured {
         /// The id of the memory.
@@ -131,6 +131,6 @@ impl EventBus {
 impl lro::EventSink for EventBus {
     fn publish(&self, event: lro::Event) {
         let correlation = event.correlation.clone();
-        Self::publish(self, correlation, ServerEventKind::Offload(event));
+        Self::publish(self, correlation, ServerEventKind::Offload(Box::new(event)));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lro_query::Cancel;
-use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
+use lro_wire::meta::{self, AppHost, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::{
     INTERNAL_ERROR, INVALID_REQUEST, Id, IdKey, JsonRpcError, Line, Lines, Message, Messages,
     PARSE_ERROR,
@@ -273,7 +273,10 @@ impl<W: Write + Send + 'static> Connection<W> {
             ClientInfo::from_request(message, Transport::Stdio)
         } else {
             if message.method.as_deref() == Some("initialize") {
-                *client = client.as_proxy(meta::is_proxy(message));
+                *client = client
+                    .as_proxy(meta::is_proxy(message))
+                    .with_app_host(AppHost::from_request(message))
+                    .with_limit_of(message);
             }
             *client
         };

@@ -1,14 +1,16 @@
 //! The command line, its commands, and the dispatch to one of them.
 //!
 //! A new command is a file here with its clap `Args` and a `run`, a variant of
-//! [`Command`], and an arm in `dispatch`. [`settings`](crate::settings) merges the flags of every
+//! [`Command`], and an arm in `run_command`. [`settings`](crate::settings) merges the flags of every
 //! command with the configuration.
 
+pub(crate) mod complete;
 pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod doctor;
 pub(crate) mod extract;
 pub(crate) mod generate;
+pub(crate) mod home;
 pub(crate) mod hook;
 pub(crate) mod install;
 pub(crate) mod keys;
@@ -16,6 +18,7 @@ pub(crate) mod login;
 pub(crate) mod memory;
 pub(crate) mod off;
 pub(crate) mod offload;
+mod probe;
 pub(crate) mod proxy;
 pub(crate) mod results;
 pub(crate) mod run;
@@ -25,19 +28,22 @@ pub(crate) mod stats;
 pub(crate) mod tenants;
 pub(crate) mod tools;
 pub(crate) mod trust;
+pub(crate) mod try_server;
 pub(crate) mod uninstall;
+pub(crate) mod watch;
 
 use std::ffi::OsString;
 use std::panic;
 use std::path::PathBuf;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use signal_hook::consts::SIGXFSZ;
 
 use crate::error::{Error, Status};
-use crate::output::{Output, OutputFormat};
+use crate::output::{FormerFormat, Output, OutputOptions};
 use crate::settings::Sources;
 
 /// Keeps large tool results out of a model's context window.
@@ -49,8 +55,9 @@ use crate::settings::Sources;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
+    /// None on a terminal: the home screen.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 const EXIT_STATUS: &str = "\
@@ -67,18 +74,26 @@ const GLOBAL_OPTIONS: &str = "Global options";
 /// Options of every command.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Global {
-    /// Output format: human or json [default: human on a
-    /// terminal, else json]; extract: also table, jsonl, csv
+    /// Print JSON, for programs
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
+    pub(crate) json: bool,
+    /// Print no notes, and no hints without an error
+    #[arg(short, long, global = true, help_heading = GLOBAL_OPTIONS)]
+    pub(crate) quiet: bool,
+    /// Also print which configuration applies and how long
+    /// the command takes
     #[arg(
+        short,
         long,
         global = true,
+        conflicts_with = "quiet",
         help_heading = GLOBAL_OPTIONS,
-        value_enum,
-        value_name = "FORM",
-        hide_possible_values = true,
         verbatim_doc_comment
     )]
-    pub(crate) output: Option<OutputFormat>,
+    pub(crate) verbose: bool,
+    /// The former spelling of --json and of extract --format
+    #[arg(long, global = true, value_enum, value_name = "FORM", hide = true)]
+    pub(crate) output: Option<FormerFormat>,
     /// Read only this configuration file
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -92,6 +107,12 @@ pub(crate) struct Global {
         verbatim_doc_comment
     )]
     pub(crate) assignments: Vec<String>,
+}
+
+impl Global {
+    fn output_options(&self) -> OutputOptions {
+        OutputOptions { json: self.json, quiet: self.quiet, former: self.output }
+    }
 }
 
 /// The commands, one child module each.
@@ -108,8 +129,8 @@ pub(crate) enum Command {
     Offload(offload::Args),
     /// Query a stored result: recipe, jq, SQL, search, range
     ///
-    /// Prints a table on a terminal and a JSON array in a pipe; --output jsonl and csv
-    /// select other formats. The number of results goes to standard error.
+    /// Prints a table on a terminal and a JSON array in a pipe; --format selects
+    /// another. The number of results goes to standard error.
     /// Filters and statements run in a separate process with limits on memory and
     /// output (`query.*` in the configuration). They run until they finish, or until
     /// Ctrl-C or --timeout ends them.
@@ -180,6 +201,13 @@ pub(crate) enum Command {
     /// tools to query them.
     #[command(verbatim_doc_comment, after_long_help = proxy::EXAMPLES)]
     Proxy(proxy::Args),
+    /// Call a tool of an MCP server once, and show what it saves
+    ///
+    /// Starts the server, calls the tool, and shows the result as a model reads it
+    /// without and with Atlatl. Installs nothing and keeps nothing. Without --tool,
+    /// lists the server's tools and calls none.
+    #[command(name = "try", verbatim_doc_comment, after_long_help = try_server::EXAMPLES)]
+    Try(try_server::Args),
     /// Serve memories: recall, search, list, capture
     ///
     /// An MCP server on standard input and output, or over HTTP. Memories are in
@@ -208,7 +236,7 @@ pub(crate) enum Command {
     Logout(login::LogoutArgs),
     /// List the servers that you are logged in to
     Whoami(login::WhoamiArgs),
-    /// List, show and clean stored results
+    /// List, show, keep and remove stored results
     #[command(subcommand)]
     Results(results::Command),
     /// Show the tokens that offloading saved, net of its cost
@@ -218,6 +246,13 @@ pub(crate) enum Command {
     /// whether it was measured (every token counted, o200k) or estimated.
     #[command(verbatim_doc_comment, after_long_help = stats::EXAMPLES)]
     Stats(stats::Args),
+    /// Print what is stored, queried and refused, as it happens
+    ///
+    /// Follows the ledger, to which every proxy, hook and server of yours writes.
+    /// Results that pass unchanged are not in it. With --json, prints the events
+    /// as JSON, one on a line.
+    #[command(verbatim_doc_comment, after_long_help = watch::EXAMPLES)]
+    Watch(watch::Args),
     /// Add, search, import and export your memories
     ///
     /// Memories are in the store that `memory.store` names, which the memory server
@@ -250,7 +285,7 @@ pub(crate) enum Command {
     /// its path and the hash of its contents. Any change to the file ends the trust.
     #[command(verbatim_doc_comment, after_long_help = trust::EXAMPLES)]
     Trust(trust::Args),
-    /// Show, describe and check the configuration
+    /// Show, set and check the configuration
     #[command(subcommand)]
     Config(config::Command),
 }
@@ -259,6 +294,9 @@ pub(crate) enum Command {
 pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
     survive_file_size_limit();
     let command_line: Vec<OsString> = command_line.collect();
+    if complete::answer(&command_line) {
+        return Status::Success.into();
+    }
     let is_hook = command_line.get(1).is_some_and(|command| command == "hook");
     let args = match Args::try_parse_from(command_line) {
         Ok(args) => args,
@@ -268,7 +306,7 @@ pub(crate) fn run(command_line: impl Iterator<Item = OsString>) -> ExitCode {
             return if is_hook { Status::Success } else { status }.into();
         }
     };
-    let mut output = Output::new(args.global.output);
+    let mut output = Output::new(args.global.output_options());
     let status = match dispatch(&args, &mut output) {
         Ok(status) => status,
         Err(error) => output.error(&error),
@@ -286,18 +324,38 @@ fn survive_file_size_limit() {
 }
 
 fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
-    let many_rows = matches!(output.format(), OutputFormat::Jsonl | OutputFormat::Csv);
-    if many_rows && !matches!(args.command, Command::Extract(_)) {
+    let sources = Sources::from_process(args.global.config.as_deref(), &args.global.assignments);
+    let Some(command) = &args.command else {
+        abort_on_panic();
+        return if output.is_interactive() && can_browse(&sources) {
+            home::run(&sources, output)
+        } else {
+            Ok(print_help())
+        };
+    };
+    let many_rows = matches!(output.former_format(), Some(FormerFormat::Jsonl | FormerFormat::Csv));
+    if many_rows && !matches!(command, Command::Extract(_)) {
         return Err(Error::usage("only `atlatl extract` supports jsonl and csv"));
     }
-    let sources = Sources::from_process(args.global.config.as_deref(), &args.global.assignments);
     // A server continues after a request panics, and `run` prints the output of its command. Any other
     // command is one piece of work and ends with a panic; otherwise its threads would wait for each
     // other.
-    if !matches!(args.command, Command::Serve(_) | Command::Run(_)) {
+    if !matches!(command, Command::Serve(_) | Command::Run(_)) {
         abort_on_panic();
     }
-    match &args.command {
+    // An agent reads what a hook prints.
+    if args.global.verbose && !matches!(command, Command::Hook(_)) {
+        config::note_sources(&sources, output);
+        let start = Instant::now();
+        let status = run_command(command, sources, output);
+        output.note(format_args!("took {:.3} s", start.elapsed().as_secs_f64()));
+        return status;
+    }
+    run_command(command, sources, output)
+}
+
+fn run_command(command: &Command, sources: Sources, output: &mut Output) -> Result<Status, Error> {
+    match command {
         Command::Offload(args) => offload::run(args, &sources, output),
         Command::Extract(args) => extract::run(args, &sources, output),
         Command::Hook(args) => Ok(hook::run(args, &sources, output)),
@@ -308,6 +366,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Uninstall(args) => uninstall::run(args, &sources, output),
         Command::Doctor(args) => doctor::run(args, &sources, output),
         Command::Proxy(args) => proxy::run(args, sources),
+        Command::Try(args) => try_server::run(args, &sources, output),
         Command::Serve(args) => serve::run(args, sources),
         Command::Tools(args) => tools::run(args, &sources),
         Command::Login(args) => login::run(args, &sources, output),
@@ -315,6 +374,7 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Whoami(args) => login::run_whoami(args, &sources, output),
         Command::Results(command) => results::run(command, &sources, output),
         Command::Stats(args) => stats::run(args, &sources, output),
+        Command::Watch(args) => watch::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Db(command) => db::run(command, &sources, output),
         Command::Tenants(command) => tenants::run(command, output),
@@ -323,6 +383,20 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
         Command::Man(args) => generate::run_man(args, output),
         Command::Trust(args) => trust::run(args, &sources, output),
         Command::Config(command) => config::run(command, &sources, output),
+    }
+}
+
+/// Whether the terminal can position its cursor: not without TERM, or with TERM=dumb.
+pub(crate) fn can_browse(sources: &Sources) -> bool {
+    sources.variable("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
+
+/// Prints the help to standard error: without a terminal there is no home screen.
+fn print_help() -> Status {
+    let args = <Args as clap::CommandFactory>::command().arg_required_else_help(true);
+    match args.try_get_matches_from(["atlatl"]) {
+        Err(error) => Status::from_clap(&error),
+        Ok(_) => Status::Usage,
     }
 }
 

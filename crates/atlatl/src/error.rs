@@ -88,6 +88,13 @@ impl Error {
         self.status
     }
 
+    /// All messages in one line, for a page.
+    pub(crate) fn message(&self) -> String {
+        let messages: Vec<&str> =
+            self.reports.iter().map(|report| report.message.as_str()).collect();
+        messages.join("; ")
+    }
+
     pub(crate) fn reports(&self) -> &[Report] {
         &self.reports
     }

@@ -23,11 +23,13 @@ pub(crate) mod tool;
 
 use std::borrow::Cow;
 
+use lro_core::ClientLimit;
 use lro_core::tool_result::ToolResult;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::spill_file::SpillPath;
+use crate::stored_output::SHELL_TOOL;
 
 /// A coding agent with hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -56,7 +58,8 @@ impl Host {
         }
     }
 
-    /// The server of results in the ledger that came through a hook of this host.
+    /// The server of this host's results in the ledger: of its hook after a tool call, and of `atlatl run`
+    /// in its shell.
     pub(crate) fn ledger_label(self) -> &'static str {
         match self {
             Self::ClaudeCode => "hook claude-code",
@@ -64,6 +67,16 @@ impl Host {
             Self::Copilot => "hook copilot",
             Self::Gemini => "hook gemini",
             Self::Opencode => "hook opencode",
+        }
+    }
+
+    /// How much of a command's output the host would show to the model, if that is known.
+    pub(crate) fn shell_limit(self) -> Option<ClientLimit> {
+        match self {
+            Self::ClaudeCode => Some(claude_code::BASH_LIMIT),
+            Self::Codex => Some(ClientLimit::first_bytes(codex::SHOWN_LIMIT)),
+            Self::Gemini => Some(ClientLimit::first_bytes(gemini::SHOWN_LIMIT)),
+            Self::Copilot | Self::Opencode => None,
         }
     }
 
@@ -135,6 +148,13 @@ pub(crate) struct ToolEvent<'a> {
     pub(crate) shown_bytes: Option<u64>,
     /// Writes the answer of the hook, with this text in place of the output.
     pub(crate) answer: Answer<'a>,
+}
+
+impl ToolEvent<'_> {
+    /// The command line, if the tool is a shell.
+    fn shell_command(&self, host: Host) -> Option<&str> {
+        self.subject.as_deref().filter(|_| host.common_name(&self.tool) == SHELL_TOOL)
+    }
 }
 
 /// Writes the answer of a hook, with the text in place of the output.

@@ -12,9 +12,9 @@ mod output;
 mod settings;
 mod spool_config;
 mod stored_output;
+mod units;
 
 fn main() -> std::process::ExitCode {
-    // Before anything else: this process may be the worker of another one.
-    lro_query::worker::enter();
+    lro_query::worker::enter(); // First: this process may be the worker of another one.
     command::run(std::env::args_os())
 }

@@ -6,6 +6,7 @@ mod progress;
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -14,23 +15,28 @@ use serde::Serialize;
 
 pub(crate) use self::indent::indent;
 pub(crate) use self::layout::{
-    Facts, Table, distance, emphasized, grouped, pluralize, pluralize as counted, printable, size,
+    Facts, Table, distance, emphasized, expiry, grouped, pluralize, pluralize as counted,
+    printable, size,
 };
 pub(crate) use self::progress::{ByteProgress, Progress, Spinner, Spinner as Waiting};
 use crate::error::{Error, Status};
 
-/// The format of the data, as in `--output`.
+/// The value of `--output`, the former spelling of `--json` and of `extract --format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum OutputFormat {
-    /// Text and tables for a terminal
+pub(crate) enum FormerFormat {
     #[value(alias = "table")]
     Human,
-    /// JSON
     Json,
-    /// One JSON value per line; `extract` only
     Jsonl,
-    /// CSV; `extract` only
     Csv,
+}
+
+/// What the user said about the output of any command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct OutputOptions {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) former: Option<FormerFormat>,
 }
 
 /// Whether the data is for a person or for a program.
@@ -42,6 +48,11 @@ pub(crate) enum Mode {
     Json,
 }
 
+/// Whether the user wants no notes, for code that does not have the command's `Output`.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// The columns below which nothing is laid out: lines wrap there.
+const MIN_WIDTH: usize = 40;
 /// The bytes of a payload that are read and printed at a time.
 const PAYLOAD_CHUNK_LEN: usize = 1 << 20;
 
@@ -67,45 +78,54 @@ const NOTE: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Standard output and standard error. Colours follow the terminal and `NO_COLOR`.
 pub(crate) struct Output {
-    format: OutputFormat,
-    /// Whether the user chose the format.
-    is_explicit: bool,
+    options: OutputOptions,
     stdout: AutoStream<Stdout>,
     stderr: AutoStream<Stderr>,
 }
 
 impl Output {
-    /// Prints in the format that the user chose; by default for people on a terminal and as JSON
-    /// elsewhere.
-    pub(crate) fn new(format: Option<OutputFormat>) -> Self {
-        let default =
-            if io::stdout().is_terminal() { OutputFormat::Human } else { OutputFormat::Json };
-        Self {
-            format: format.unwrap_or(default),
-            is_explicit: format.is_some(),
-            stdout: anstream::stdout(),
-            stderr: anstream::stderr(),
-        }
-    }
-
-    /// The format of a command's data.
-    pub(crate) fn format(&self) -> OutputFormat {
-        self.format
-    }
-
-    /// The format that the user chose, if any.
-    pub(crate) fn explicit_format(&self) -> Option<OutputFormat> {
-        self.is_explicit.then_some(self.format)
+    /// Prints text for people, or JSON if the user says so.
+    pub(crate) fn new(options: OutputOptions) -> Self {
+        QUIET.store(options.quiet, Ordering::Relaxed);
+        Self { options, stdout: anstream::stdout(), stderr: anstream::stderr() }
     }
 
     /// Whether a command's data is for a person or for a program.
     pub(crate) fn mode(&self) -> Mode {
-        if self.format == OutputFormat::Human { Mode::Human } else { Mode::Json }
+        let former = matches!(self.options.former, Some(FormerFormat::Json));
+        if self.options.json || former { Mode::Json } else { Mode::Human }
+    }
+
+    /// The value of `--output`.
+    pub(crate) fn former_format(&self) -> Option<FormerFormat> {
+        self.options.former
+    }
+
+    /// Whether data goes to a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.stdout.as_inner().is_terminal()
+    }
+
+    /// Whether nothing reads standard output any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut stdout = [PollFd::new(self.stdout.as_inner(), PollFlags::empty())];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut stdout, Some(&now)).is_ok_and(|ready| {
+            ready > 0 && stdout[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+        })
     }
 
     /// Whether input and output are a terminal and the user chose no format.
     pub(crate) fn is_interactive(&self) -> bool {
-        !self.is_explicit && io::stdin().is_terminal() && io::stdout().is_terminal()
+        let is_plain = !self.options.json && self.options.former.is_none();
+        is_plain && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
+    /// The columns of the terminal; `None` if data does not go to one.
+    pub(crate) fn width(&self) -> Option<usize> {
+        let size = rustix::termios::tcgetwinsize(self.stdout.as_inner()).ok()?;
+        Some(usize::from(size.ws_col).max(MIN_WIDTH)).filter(|_| size.ws_col > 0)
     }
 
     /// Whether data may have colours.
@@ -200,26 +220,40 @@ impl Output {
 
     /// Prints data in aligned columns.
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
-        self.stdout.write_all(table.to_string().as_bytes())
+        self.stdout.write_all(table.render(self.width()).as_bytes())
     }
 
     /// Prints data as labelled facts.
     pub(crate) fn facts(&mut self, facts: &Facts) -> io::Result<()> {
-        self.stdout.write_all(facts.to_string().as_bytes())
+        self.stdout.write_all(facts.render(self.width()).as_bytes())
     }
 
     /// Prints a note to standard error. A failure to do so is ignored: the data matters more.
     pub(crate) fn note(&mut self, text: impl Display) {
+        if self.options.quiet {
+            return;
+        }
+        let _ = labelled(&mut self.stderr, NOTE, "note", &text.to_string());
+    }
+
+    /// Prints a note that the user needs, also with `--quiet`.
+    pub(crate) fn warning(&mut self, text: impl Display) {
         let _ = labelled(&mut self.stderr, NOTE, "note", &text.to_string());
     }
 
     /// Prints a hint to standard error: what to do next.
     pub(crate) fn hint(&mut self, text: impl Display) {
+        if self.options.quiet {
+            return;
+        }
         let _ = labelled(&mut self.stderr, HINT, "hint", &text.to_string());
     }
 
     /// Prints a note from code that does not have the command's `Output`.
     pub(crate) fn remark(text: impl Display) {
+        if QUIET.load(Ordering::Relaxed) {
+            return;
+        }
         let mut stream = anstream::stderr();
         let _ = labelled(&mut stream, NOTE, "note", &text.to_string());
     }

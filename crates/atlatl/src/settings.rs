@@ -26,8 +26,11 @@ use lro_core::config::{Config, ConfigKey, ConfigValueKind, InvalidValue, Project
 use serde_json::{Map, Value};
 
 pub(crate) use self::file::{FileState, Refusal};
+pub(crate) use self::overrides::parse_assignment;
 pub(crate) use self::problem::{Problem, Problems};
-pub(crate) use self::sources::{FileLayer, Origin, PROJECT_FILE, Sources, Surroundings};
+pub(crate) use self::sources::{
+    FileLayer, Origin, PROJECT_FILE, Sources, Surroundings, completion_directory,
+};
 pub(crate) use self::trust::{
     ProjectError, ProjectFile, Trust, TrustRecord, TrustStore, canonical_path, key_list,
 };

@@ -2,7 +2,8 @@
 //!
 //! f37: savings are net. The tokens of the descriptors, of all replies to queries and of the tool
 //! definitions are subtracted from the tokens that the results would have taken. Each figure says how
-//! much of it was measured and how much estimated.
+//! much of it was measured and how much estimated. What a client would have cut from a result is not
+//! saved: its limit is in the event.
 //!
 //! ```
 //! use atlatl_lro::stats::Summary;
@@ -27,8 +28,8 @@ use std::ops::AddAssign;
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use lro::{Event, EventKind, Reader};
-use lro_core::Reference;
 use lro_core::tokens::{Estimate, Method};
+use lro_core::{ClientLimit, Reference};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// The row of failed queries, whose costs belong to no server or tool.
@@ -36,7 +37,7 @@ const FAILED_QUERIES: &str = "(failed questions)";
 /// The row of results without a server: those stored from the command line.
 const NO_SERVER: &str = "(no server)";
 
-/// The beginning of the server label of results that a hook stored.
+/// The beginning of the server label of an agent's results.
 const HOOK_LABEL: &str = "hook ";
 
 /// The number of days before the last event for which days without events are listed.
@@ -52,12 +53,15 @@ pub struct Summary {
     pub to: Option<DateTime<Utc>>,
     /// The figures of all events.
     pub all: Figures,
-    /// The part of them for output of an agent's tools that hooks stored.
+    /// The part of them for output of an agent's tools: stored by its hook after a call, or by the
+    /// `atlatl run` that its hook put before a command.
     pub hooks: Figures,
     /// By server, the greatest net saving first.
     pub servers: Vec<SummaryRow>,
     /// By tool, the greatest net saving first. Events without a tool are not in it.
     pub tools: Vec<SummaryRow>,
+    /// By program that a tool ran, the greatest net saving first. Other events are not in it.
+    pub commands: Vec<SummaryRow>,
     /// By day in UTC, from the first to the last.
     pub days: Vec<SummaryRow>,
 }
@@ -73,12 +77,34 @@ pub struct SummaryRow {
     pub figures: Figures,
 }
 
-// Old name.
-
 impl Summary {
     /// Summarizes `events`, which may be in any order.
     pub fn from_events(events: impl IntoIterator<Item = Event>) -> Self {
-        let events: Vec<Event> = events.into_iter().collect();
+        Self::with_client_limit(events, None)
+    }
+
+    /// The same as if every client had this limit, instead of the limits in the events.
+    pub fn with_client_limit(
+        events: impl IntoIterator<Item = Event>,
+        limit: Option<ClientLimit>,
+    ) -> Self {
+        let mut events: Vec<Event> = events.into_iter().collect();
+        if limit.is_some() {
+            for event in &mut events {
+                if let EventKind::ResultOffloaded { client_limit, .. } = &mut event.kind {
+                    *client_limit = limit;
+                }
+            }
+        }
+        let programs: HashMap<Reference, String> = events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::ResultOffloaded { program: Some(program), .. } => {
+                    Some((event.result?, program.clone()))
+                }
+                _ => None,
+            })
+            .collect();
         let counted: HashMap<Reference, Estimate> = events
             .iter()
             .filter_map(|event| match &event.kind {
@@ -89,6 +115,7 @@ impl Summary {
         let mut summary = Self::default();
         let mut servers = BTreeMap::<String, Figures>::new();
         let mut tools = BTreeMap::<(String, String), Figures>::new();
+        let mut commands = BTreeMap::<&str, Figures>::new();
         let mut days = BTreeMap::<NaiveDate, Figures>::new();
         for event in &events {
             let counted = event.result.and_then(|result| counted.get(&result).copied());
@@ -96,6 +123,9 @@ impl Summary {
             summary.to = summary.to.max(Some(event.time));
             summary.all.add(event, counted);
             days.entry(event.time.date_naive()).or_default().add(event, counted);
+            if let Some(program) = event.result.and_then(|result| programs.get(&result)) {
+                commands.entry(program).or_default().add(event, counted);
+            }
             let (server, tool) = server_and_tool(&event.kind);
             if let Some(server) = server {
                 if is_hook(Some(server)) {
@@ -119,6 +149,9 @@ impl Summary {
             servers
                 .into_iter()
                 .map(|(server, figures)| (short_label(&server, &labels).to_owned(), figures)),
+        );
+        summary.commands = sort_by_net_savings(
+            commands.into_iter().map(|(program, figures)| (program.to_owned(), figures)),
         );
         let first = days.keys().next().copied();
         let last = days.keys().next_back().copied();
@@ -175,8 +208,12 @@ pub struct Figures {
     pub results: u64,
     /// The total size of these results.
     pub bytes: u64,
-    /// The tokens that these results would have taken.
+    /// The tokens of these results.
     pub inline: Amount,
+    /// g76: the part of them that clients would have passed to a model.
+    pub visible_tokens: Amount,
+    /// The number of results for a client whose limit is not known. They count whole.
+    pub without_limit: u64,
     /// The tokens of the descriptors that replaced them.
     pub descriptors: Amount,
     /// The number of answered queries.
@@ -209,15 +246,27 @@ impl Figures {
     /// Adds `event`. `counted` is the token count of its result, if it was counted later.
     pub(crate) fn add(&mut self, event: &Event, counted: Option<Estimate>) {
         match &event.kind {
-            EventKind::ResultOffloaded { records, bytes, inline, descriptor, took_us, .. } => {
+            EventKind::ResultOffloaded {
+                records,
+                bytes,
+                inline,
+                client_limit,
+                descriptor,
+                took_us,
+                ..
+            } => {
                 self.results += 1;
                 self.bytes += bytes;
                 self.records += records;
-                self.inline += counted.unwrap_or(*inline);
+                let inline = counted.unwrap_or(*inline);
+                self.inline += inline;
+                self.visible_tokens +=
+                    client_limit.map_or(inline, |limit| limit.apply(inline, *bytes));
+                self.without_limit += u64::from(client_limit.is_none());
                 self.descriptors += *descriptor;
                 self.storing.add(*took_us);
             }
-            // A hook tells the agent to run `atlatl extract` in its shell: the answer is in its context.
+            // An agent runs `atlatl extract` in its shell: the answer is in its context.
             EventKind::ResultExtracted { reader: Reader::Program, server, .. }
                 if !is_hook(server.as_deref()) =>
             {
@@ -251,21 +300,27 @@ impl Figures {
         costs
     }
 
-    /// The tokens saved net of all costs; negative if offloading cost more than it saved.
+    /// The tokens saved net of all costs; negative if offloading cost more than it saved. What a client
+    /// would have cut is not saved.
     pub fn net_tokens(&self) -> i64 {
+        self.visible_tokens.tokens().cast_signed() - self.costs().tokens().cast_signed()
+    }
+
+    /// The same if clients passed every result whole.
+    pub fn net_tokens_of_whole_results(&self) -> i64 {
         self.inline.tokens().cast_signed() - self.costs().tokens().cast_signed()
     }
 
     /// The basis of [`net_tokens`](Self::net_tokens).
     pub fn net_basis(&self) -> Basis {
-        let mut all = self.inline;
+        let mut all = self.visible_tokens;
         all += self.costs();
         all.basis()
     }
 
-    /// The net savings as a percentage of the tokens that the results would have taken.
+    /// The net savings as a percentage of the tokens that clients would have passed to a model.
     pub fn saved_per_cent(&self) -> Option<f64> {
-        ratio(self.net_tokens(), self.inline.tokens()).map(|share| share * 100.0)
+        ratio(self.net_tokens(), self.visible_tokens.tokens()).map(|share| share * 100.0)
     }
 
     /// k/n: the share of the records that were read. A record that was read twice counts twice.
@@ -281,14 +336,18 @@ fn ratio(part: i64, whole: u64) -> Option<f64> {
 
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut figures = serializer.serialize_struct("Figures", 20)?;
+        let mut figures = serializer.serialize_struct("Figures", 23)?;
         figures.serialize_field("results", &self.results)?;
         figures.serialize_field("bytes", &self.bytes)?;
         figures.serialize_field("inline", &self.inline)?;
+        figures.serialize_field("visible_tokens", &self.visible_tokens)?;
+        figures.serialize_field("without_limit", &self.without_limit)?;
         figures.serialize_field("descriptors", &self.descriptors)?;
         figures.serialize_field("replies", &self.reply_tokens)?;
         figures.serialize_field("definitions", &self.definitions)?;
         figures.serialize_field("net_tokens", &self.net_tokens())?;
+        figures
+            .serialize_field("net_tokens_of_whole_results", &self.net_tokens_of_whole_results())?;
         figures.serialize_field("net_basis", self.net_basis().as_str())?;
         figures.serialize_field("saved_per_cent", &self.saved_per_cent())?;
         figures.serialize_field("questions_answered", &self.replies)?;
@@ -411,7 +470,7 @@ impl Serialize for Latencies {
     }
 }
 
-/// Returns whether results with this label of a server were stored by a hook.
+/// Returns whether results with this label of a server are output of an agent's tools.
 fn is_hook(server: Option<&str>) -> bool {
     server.is_some_and(|server| server.starts_with(HOOK_LABEL))
 }

@@ -6,6 +6,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
+use atlatl_lro::hook::rewrite::program_name;
 use lro::{
     Delivered, Event, EventKind, EventSink as _, IdSeed, Offloader, ScannedPayload, ToolCall,
     WhiteSpace,
@@ -22,6 +23,7 @@ use lro_core::{
 use lro_spool::{DirSpool, LogSpool, OutputLog, OutputStream, ResultInfo, SpoolError};
 
 use crate::error::{Error, with_causes};
+use crate::hook::Host;
 use crate::hook::guidance::Guidance;
 use crate::hook::policy;
 use crate::ledger_sink::LedgerSink;
@@ -44,6 +46,8 @@ pub(crate) struct OutputCall<'a> {
     pub(crate) tool: &'a str,
     /// The command line, if the tool runs one: for its policy, and for lists of results.
     pub(crate) command: Option<&'a str>,
+    /// The agent whose hook put `atlatl run` before the command, for the ledger.
+    pub(crate) agent: Option<Host>,
 }
 
 /// What the reader of an output gets.
@@ -166,7 +170,7 @@ impl<'a> OutputStore<'a> {
         if !abandoned {
             return;
         }
-        let call = OutputCall { tool: SHELL_TOOL, command: Some(INTERRUPTED) };
+        let call = OutputCall { tool: SHELL_TOOL, command: Some(INTERRUPTED), agent: None };
         // Whatever its size: it was printed nowhere.
         let mut config = self.settings.config.clone();
         config.prompt.offload.enabled = true;
@@ -292,7 +296,13 @@ fn fixed_policy(tool: &str, policy: Policy) -> Policies {
 }
 
 fn tool_call(call: OutputCall<'_>) -> ToolCall<'_> {
-    ToolCall { query: call.command, ..ToolCall::new(call.tool) }
+    ToolCall {
+        server: call.agent.map(Host::ledger_label),
+        query: call.command,
+        client_limit: call.agent.and_then(Host::shell_limit),
+        program: call.command.and_then(program_name),
+        ..ToolCall::new(call.tool)
+    }
 }
 
 fn outcome(delivered: Delivered) -> Outcome {
@@ -313,7 +323,7 @@ mod tests {
     use crate::settings::Sources;
 
     fn call(command: Option<&str>) -> OutputCall<'_> {
-        OutputCall { tool: SHELL_TOOL, command }
+        OutputCall { tool: SHELL_TOOL, command, agent: None }
     }
 
     #[test]

@@ -20,6 +20,7 @@
 
 mod argument_digest;
 mod around;
+mod client_limit;
 pub mod config;
 mod decide;
 mod descriptor;
@@ -43,6 +44,7 @@ pub mod tool_result;
 
 pub use argument_digest::argument_digest;
 pub use around::{Around, Note, OuterMember, outer_members, texts_around};
+pub use client_limit::ClientLimit;
 pub use decide::{
     Assessment, LinesError, assess, assess_detected_result, assess_payload, assess_result,
     payload_record_lines, record_lines,

@@ -10,6 +10,7 @@ mod bearer;
 mod connections;
 mod listen;
 mod origin_guard;
+mod peer_user;
 mod route;
 mod serve;
 
@@ -18,5 +19,6 @@ pub use listen::{
     ListenError, Listener, SocketError, UNIX_PREFIX, UnixSocket, check_socket_path, listen, user_id,
 };
 pub use origin_guard::Guard;
+pub use peer_user::knows_peer_users;
 pub use route::{Exposure, Problem, Route, method_not_allowed, path_not_found};
 pub use serve::{ServeLimits, StopHandle, StopSignal, serve, serve_async, stop_channel};

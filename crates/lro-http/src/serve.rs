@@ -23,12 +23,14 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::connections::{
     Admission, ConnectionLimiter, TrackedBody, TrackedConnection, TrackedStream,
 };
 use crate::listen::{Listener, SocketFile, user_id};
+use crate::peer_user::{is_of_this_user, knows_peer_users};
 use crate::route::Problem;
 
 /// How long the runtime's threads may take to end after the last connection.
@@ -92,6 +94,9 @@ pub struct ServeLimits {
     pub head_timeout: Duration,
     /// How long a client may read nothing of a response.
     pub write_timeout: Duration,
+    /// Whether TCP connections of other users of this machine are closed. Linux only: elsewhere the user of
+    /// a connection is unknown, and every connection is accepted ([`knows_peer_users`]).
+    pub same_user: bool,
 }
 
 impl ServeLimits {
@@ -103,6 +108,7 @@ impl ServeLimits {
             idle_timeout: IDLE_TIMEOUT,
             head_timeout: HEAD_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
+            same_user: false,
         }
     }
 }
@@ -128,6 +134,12 @@ pub async fn serve_async(
     limits: ServeLimits,
     stop: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
+    if limits.same_user
+        && let Some(address) = listener.address()?
+    {
+        // Otherwise every connection would be closed, and the user would not see why.
+        knows_peer_users(address)?;
+    }
     let listener = AsyncListener::new(listener)?;
     let open = GracefulShutdown::new();
     let acceptor = Acceptor::new(router, limits, &open);
@@ -176,10 +188,18 @@ impl AsyncListener {
 
     /// Accepts the next connection. Returns `None` for a connection of another user, which is closed. That
     /// includes root, which can become the user if it has to.
-    async fn accept(&self) -> io::Result<Option<AcceptedStream>> {
+    async fn accept(&self, same_user: bool) -> io::Result<Option<AcceptedStream>> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
+                if same_user {
+                    let local = stream.local_addr()?;
+                    // One at a time, so that other users cannot have many lists read at once.
+                    let check = spawn_blocking(move || is_of_this_user(local, peer));
+                    if !check.await.unwrap_or(false) {
+                        return Ok(None);
+                    }
+                }
                 // Responses should be sent at once; a failure only makes them slower.
                 let _ = stream.set_nodelay(true);
                 Ok(Some(AcceptedStream::Tcp(stream, peer.ip())))
@@ -215,7 +235,7 @@ impl<'a> Acceptor<'a> {
     /// Accepts connections until it is cancelled.
     async fn accept_loop(&self, listener: &AsyncListener) {
         loop {
-            match listener.accept().await {
+            match listener.accept(self.limits.same_user).await {
                 Ok(Some(AcceptedStream::Tcp(stream, peer))) => {
                     self.serve_connection(stream, Some(peer)).await;
                 }
@@ -352,7 +372,7 @@ mod tests {
         stream.read_exact(&mut status).is_ok() && status == *b"HTTP/1.1 200"
     }
 
-    /// Whether it ends, with an error or without, before anybody loses patience.
+    /// Whether it ends, with an error or without, long before the timeout.
     fn ends(stream: &mut TcpStream) -> bool {
         let since = Instant::now();
         let _ = io::copy(stream, &mut io::sink());
@@ -462,6 +482,18 @@ mod tests {
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(TEST_TIMEOUT))?;
         Ok(stream)
+    }
+
+    #[test]
+    fn connections_of_this_user_are_served_if_others_are_closed() {
+        let served = Served::start(ServeLimits { same_user: true, ..limits() });
+        let mut streams = [served.connect(), served.connect()];
+        for stream in &mut streams {
+            ask(stream, "/");
+            assert!(is_answered(stream));
+        }
+        drop(streams);
+        served.end();
     }
 
     #[test]

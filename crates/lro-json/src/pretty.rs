@@ -6,6 +6,9 @@ use std::fmt;
 
 use crate::lexeme::Lexemes;
 
+/// The most levels of indentation; deeper ones would make the text quadratic in its depth.
+const MAX_LEVELS: usize = 64;
+
 /// A lexeme and the line breaks around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,7 +70,7 @@ impl<'a> Iterator for PrettyTokens<'a> {
     }
 }
 
-/// Writes `json` over several lines, indented by two spaces a level.
+/// Writes `json` over several lines, indented by two spaces a level, up to a depth.
 pub fn write_pretty(json: &str, out: &mut impl fmt::Write) -> fmt::Result {
     for token in PrettyTokens::new(json) {
         if token.break_before {
@@ -83,7 +86,7 @@ pub fn write_pretty(json: &str, out: &mut impl fmt::Write) -> fmt::Result {
 
 fn write_line_break(depth: usize, out: &mut impl fmt::Write) -> fmt::Result {
     out.write_char('\n')?;
-    std::iter::repeat_n("  ", depth).try_for_each(|level| out.write_str(level))
+    std::iter::repeat_n("  ", depth.min(MAX_LEVELS)).try_for_each(|level| out.write_str(level))
 }
 
 #[cfg(test)]
@@ -116,6 +119,13 @@ mod tests {
   ]
 }"#;
         assert_eq!(pretty(json), expected);
+    }
+
+    #[test]
+    fn a_deep_document_stays_small() {
+        let depth = 100_000;
+        let json = "[".repeat(depth) + &"]".repeat(depth);
+        assert!(pretty(&json).len() < json.len() * (2 * MAX_LEVELS + 2));
     }
 
     #[test]

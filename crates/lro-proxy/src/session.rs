@@ -350,6 +350,9 @@ pub fn run_stub(
     // No request to these tools is that long, so an oversize line ends the session.
     while let Ok(Some(Line::Whole(line))) = lines.next() {
         let outcome = relay.from_client(line);
+        if outcome.replies.iter().any(|reply| to_client.line(reply).is_err()) {
+            break;
+        }
         outcome.calls.into_iter().for_each(|call| pool.answer(call));
         let request = match outcome.forward {
             Forward::Unchanged => std::str::from_utf8(line).unwrap_or_default().to_owned(),

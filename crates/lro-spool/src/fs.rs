@@ -7,6 +7,7 @@
 
 mod checked_dir;
 mod draft;
+mod keep;
 mod options;
 pub mod os;
 mod output_log;

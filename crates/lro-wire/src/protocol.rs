@@ -19,6 +19,11 @@ pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilitie
 /// The extension by which Atlatl's proxies and servers recognize each other.
 pub const EXTENSION: &str = "dev.atlatl/lro";
 
+/// The extension of clients that show a page beside the result of a tool (MCP Apps).
+pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
+/// The media type of such a page.
+pub const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
+
 /// Protocol versions with `initialize` and sessions, the newest first.
 pub const SESSION_VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// Protocol versions without sessions.
@@ -75,9 +80,9 @@ pub fn meta<'a>(message: &Message<'a>) -> Option<Object<'a>> {
     message.params()?.at(&["_meta"])
 }
 
-/// Whether the sender of `message` identifies itself as a proxy (companion specification §11).
-pub fn is_proxy(message: &Message<'_>) -> bool {
-    let (info, capabilities) = match message.method.as_deref() {
+/// The information about the sender of a request, and its capabilities.
+fn sender<'a>(message: &Message<'a>) -> (Option<Object<'a>>, Option<Object<'a>>) {
+    match message.method.as_deref() {
         Some("initialize") => (
             message.params().and_then(|params| params.at(&["clientInfo"])),
             message.params().and_then(|params| params.at(&["capabilities"])),
@@ -86,7 +91,49 @@ pub fn is_proxy(message: &Message<'_>) -> bool {
             meta(message).and_then(|meta| meta.at(&[CLIENT_INFO])),
             meta(message).and_then(|meta| meta.at(&[CLIENT_CAPABILITIES])),
         ),
-    };
+    }
+}
+
+/// A client that shows a page beside the result of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct AppHost {
+    /// Whether it shows the page of a tool that has annotations. VS Code does not
+    /// (microsoft/vscode#336916).
+    pub shows_annotated_tools: bool,
+}
+
+/// The names of clients that show no page of a tool with annotations begin with this.
+const WITHOUT_ANNOTATIONS: &str = "Visual Studio Code";
+
+impl AppHost {
+    /// A client that shows pages, also of tools with annotations or not.
+    pub fn new(shows_annotated_tools: bool) -> Self {
+        Self { shows_annotated_tools }
+    }
+
+    /// The sender of `message`, if it declares that it shows pages.
+    pub fn from_request(message: &Message<'_>) -> Option<Self> {
+        let (info, capabilities) = sender(message);
+        let extension = capabilities?.at(&["extensions", UI_EXTENSION])?;
+        let media_types: Vec<Cow<'_, str>> =
+            serde_json::from_str(extension.get("mimeTypes")?.get()).ok()?;
+        if !media_types.iter().any(|media_type| media_type == APP_MEDIA_TYPE) {
+            return None;
+        }
+        let name = info.as_ref().and_then(|info| info.text("name")).unwrap_or_default();
+        Some(Self { shows_annotated_tools: !name.starts_with(WITHOUT_ANNOTATIONS) })
+    }
+}
+
+/// The name by which the sender of a request identifies itself: untrusted text.
+pub fn client_name<'a>(message: &Message<'a>) -> Option<Cow<'a, str>> {
+    sender(message).0?.text("name")
+}
+
+/// Whether the sender of `message` identifies itself as a proxy (companion specification §11).
+pub fn is_proxy(message: &Message<'_>) -> bool {
+    let (info, capabilities) = sender(message);
     let has_flag = |object: Option<Object<'_>>| {
         object.and_then(|object| object.get("proxy")).is_some_and(|value| value.get() == "true")
     };

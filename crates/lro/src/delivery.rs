@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use chrono::{DateTime, Utc};
 use lro_core::threshold::Decision;
 use lro_core::tool_result::{MAX_SHOWN_RESOURCES, Origin, Part, ToolResult};
-use lro_core::{Detail, ResultId, argument_digest};
+use lro_core::{ClientLimit, Detail, ResultId, argument_digest};
 use lro_spool::ResultInfo;
 
 use crate::truncated::{Truncated, Warning};
@@ -26,12 +26,25 @@ pub struct ToolCall<'a> {
     pub arguments: Option<&'a CallArguments>,
     /// The id of the request, for events.
     pub correlation: Option<&'a str>,
+    /// How much of a large result the client would show, for events.
+    pub client_limit: Option<ClientLimit>,
+    /// The program that a command line runs, for events: untrusted text.
+    pub program: Option<&'a str>,
 }
 
 impl<'a> ToolCall<'a> {
     /// A call of `tool`.
     pub fn new(tool: &'a str) -> Self {
-        Self { tool, server: None, query: None, detail: None, arguments: None, correlation: None }
+        Self {
+            tool,
+            server: None,
+            query: None,
+            detail: None,
+            arguments: None,
+            correlation: None,
+            client_limit: None,
+            program: None,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use chrono::{DateTime, Utc};
 use lro_core::tokens::Estimate;
-use lro_core::{Reference, ResultId};
+use lro_core::{ClientLimit, Reference, ResultId};
 use serde::{Deserialize, Serialize};
 
 use crate::delivery::IdSeed;
@@ -103,10 +103,17 @@ pub enum EventKind {
         server: Option<String>,
         /// The number of records; 0 if it has none.
         records: u64,
+        /// The program, if the tool runs a command line: untrusted text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
         /// The size of the payload.
         bytes: u64,
         /// The tokens it would have taken, counted as far as the decision required.
         inline: Estimate,
+        /// How much of it the client would have shown, if its limit is known: `visible_tokens` of more than
+        /// `limit` tokens, or `visible_bytes` of more than `limit` bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        client_limit: Option<ClientLimit>,
         /// Whether a client would have shown its further texts in addition to the payload.
         all_texts: bool,
         /// The tokens of the descriptor.
@@ -370,7 +377,7 @@ fn open_for_append(path: &Path) -> io::Result<File> {
 }
 
 /// Whether `file` is still the file at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let identity = |of: io::Result<fs::Metadata>| of.ok().map(|m| (m.dev(), m.ino()));
     let there = identity(fs::metadata(path));
     there.is_some() && there == identity(file.metadata())

@@ -38,6 +38,7 @@ mod delivery;
 mod event;
 mod extract_error;
 mod extractor;
+mod followed_ledger;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 mod offloader;
@@ -54,6 +55,7 @@ pub use delivery::{CallArguments, Delivered, IdSeed, Offloaded, ResultBody, Tool
 pub use event::{Event, EventKind, EventSink, Ledger, NoEvents, Reader};
 pub use extract_error::ExtractError;
 pub use extractor::{Extractor, QueryCapabilities};
+pub use followed_ledger::FollowedLedger;
 pub use offloader::Offloader;
 pub use query::{LinkProvider, Query, QueryKind, QueryTarget, Reply, ReplyUnit, Spools, Values};
 pub use streaming::{OffloadOutcome, ScannedPayload, SpillBuffer, StreamingOffload, WhiteSpace};

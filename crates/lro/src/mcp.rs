@@ -15,7 +15,8 @@ use std::ops::Range;
 pub use intercept::{Disposition, Interceptor, LargeFile, LargePayload, ReplacementResult};
 pub use listing::{ListingOptions, RenamedTool, ToolsPage};
 pub use lookalike::{NoticeIn, mark_error_lookalike, mark_large_lookalike, mark_lookalike};
-pub use tools::{CompanionTool, ToolOutput, Tools};
+pub use lro_wire::protocol::AppHost;
+pub use tools::{AppView, CompanionTool, PAGE, SHOW, ToolOutput, Tools};
 
 /// Edits of a message: ranges in ascending order, each with its replacement.
 pub type RangeEdits = Vec<(Range<u64>, String)>;

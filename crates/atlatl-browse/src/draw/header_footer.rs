@@ -71,6 +71,11 @@ pub(super) fn status(
             let cut = if record.cut { " (truncated; see --original)" } else { "" };
             format!("{what} {number}{part}{cut}")
         }
+        Mode::Values(values) => {
+            let all = grouped(values.summary.values.len() as u64);
+            let at = if values.summary.values.is_empty() { 0 } else { values.cursor + 1 };
+            format!("value {} of {all}", grouped(at as u64))
+        }
         _ => draw::visible_range(screen),
     };
     if let Some(activity) = screen.activity() {
@@ -137,7 +142,16 @@ fn restrictions(screen: &Screen) -> Vec<String> {
         parts.push(format!(":{}", harmless(filter.query())));
     }
     if let Some(pattern) = &screen.pattern {
-        parts.push(format!("/{}", harmless(&pattern.text)));
+        let pattern = harmless(&pattern.text);
+        parts.push(match screen.matches_summary() {
+            Some(matches) => format!("{matches} /{pattern}"),
+            None => format!("/{pattern}"),
+        });
+    }
+    match screen.row_set().columns.hidden() {
+        0 => {}
+        1 => parts.push("1 column hidden".to_owned()),
+        hidden => parts.push(format!("{hidden} columns hidden")),
     }
     parts
 }
@@ -147,6 +161,9 @@ fn hints(screen: &Screen) -> [&'static str; 3] {
     match (&screen.mode, screen.row_set().content) {
         (Mode::Record(_), _) => {
             ["\u{2190}\u{2192} previous, next  Esc back  ? help  q quit", "Esc back  q quit", ""]
+        }
+        (Mode::Values(_), _) => {
+            ["\u{23ce} only this value  Esc back  ? help  q quit", "Esc back  q quit", ""]
         }
         (_, RowContent::Records) => {
             ["/ search  s sort  : SQL  \u{23ce} record  ? help  q quit", "? help  q quit", ""]
@@ -159,6 +176,7 @@ fn draw_prompt(prompt: &Prompt, styles: Styles, at: Rect, buffer: &mut Buffer) -
     let sign = match prompt.purpose {
         Purpose::Search => "/",
         Purpose::Filter => ":",
+        Purpose::Export => "write to: ",
     };
     let from = write(buffer, at, 0, sign, styles.accent);
     let room = usize::from(at.width).saturating_sub(from + 1);
@@ -175,6 +193,7 @@ fn draw_prompt(prompt: &Prompt, styles: Styles, at: Rect, buffer: &mut Buffer) -
         let example = match prompt.purpose {
             Purpose::Search => "text or regular expression; \u{2191} the last one",
             Purpose::Filter => "price > 10 and name like 'a%', or select \u{2026} from results",
+            Purpose::Export => "the path of a new file",
         };
         write(buffer, at, cursor + 1, &fit(example, room), styles.faint);
     }

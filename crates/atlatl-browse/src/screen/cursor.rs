@@ -70,12 +70,11 @@ impl Screen {
             KeyPress::Home | KeyPress::Char('g') => self.cursor = 0,
             KeyPress::End | KeyPress::Char('G') => self.cursor = last,
             KeyPress::Left | KeyPress::Char('h') => match self.row_set().content {
-                RowContent::Records => self.column = self.column.saturating_sub(1),
+                RowContent::Records => self.column_left(),
                 RowContent::Text => self.shift = self.shift.saturating_sub(SCROLL_STEP_COLUMNS),
             },
             KeyPress::Right | KeyPress::Char('l') => match self.row_set().content {
-                // `settle` limits the position.
-                RowContent::Records => self.column += 1,
+                RowContent::Records => self.column_right(),
                 RowContent::Text => {
                     self.shift = (self.shift + SCROLL_STEP_COLUMNS).min(MAX_SCROLL_COLUMNS);
                 }
@@ -100,10 +99,11 @@ impl Screen {
         self.load(count.min(self.top + height));
         let room = self.table_room();
         let columns = &self.row_set().columns;
-        let column = self.column.min(columns.len().saturating_sub(1));
+        let column = columns.nearest(self.column);
         let first = columns.follow(self.first_column, column, room);
         (self.column, self.first_column) = (column, first);
         self.settle_record();
+        self.settle_values();
     }
 
     fn load(&mut self, end: usize) {
@@ -164,6 +164,7 @@ impl Screen {
         match key {
             KeyPress::Char('q') => return Some(ScreenCommand::Quit),
             KeyPress::Char('?') => self.help = true,
+            KeyPress::Char('y' | 'Y') => return self.copy_row(),
             KeyPress::Esc | KeyPress::Enter | KeyPress::Backspace => self.mode = Mode::Table,
             KeyPress::Right | KeyPress::Char('l' | 'n') => {
                 self.cursor = (self.cursor + 1).min(last);

@@ -2,12 +2,12 @@
 
 use super::{Job, Screen};
 use crate::cell::Key;
-use crate::fields::fields;
+use crate::fields::value_of;
 use crate::lines::{Pattern, RowContent};
 
 /// The most lines and bytes searched per step.
-const SEARCH_STEP_LINES: usize = 4096;
-const SEARCH_STEP_BYTES: usize = 2 << 20;
+pub(super) const SEARCH_STEP_LINES: usize = 4096;
+pub(super) const SEARCH_STEP_BYTES: usize = 2 << 20;
 /// The most lines and bytes read per sort step.
 const SORT_STEP_LINES: usize = 8192;
 const SORT_STEP_BYTES: usize = 4 << 20;
@@ -53,6 +53,7 @@ impl Screen {
         match Pattern::new(typed) {
             Some(pattern) => {
                 self.pattern = Some(pattern);
+                self.reset_matches();
                 self.search_from(true, 0);
             }
             None => self.message = Some("the search text is too long".to_owned()),
@@ -117,6 +118,7 @@ impl Screen {
                 let end = if search.forward { "top" } else { "end" };
                 self.message = Some(format!("the search continued from the {end}"));
             }
+            self.begin_matches();
             return;
         }
         search.advance(done);
@@ -194,6 +196,10 @@ impl Screen {
     fn reset_view(&mut self) {
         // A search depends on positions, which have changed.
         self.job = None;
+        if self.matches.is_some() {
+            self.reset_matches();
+            self.begin_matches();
+        }
         (self.cursor, self.top) = (0, 0);
         self.version += 1;
     }
@@ -205,7 +211,7 @@ impl Screen {
         let mut bytes = 0;
         let read = self.row_set().each(&numbers, |place, line| {
             bytes += line.len();
-            let key = key(line, sort.name.as_deref());
+            let key = Key::from_json(value_of(line, sort.name.as_deref()));
             sort.bytes += size_of::<(Key, u32)>() + key.heap();
             sort.keys.push((key, u32::try_from(numbers[place]).unwrap_or(u32::MAX)));
             bytes < SORT_STEP_BYTES
@@ -232,19 +238,4 @@ impl Screen {
             Some(SortOrder { column: sort.column, direction: Direction::Up, order, missing });
         self.reset_view();
     }
-}
-
-/// The sort key of a record.
-fn key(line: &[u8], name: Option<&[u8]>) -> Key {
-    let mut found = None;
-    let object = fields(line, |field, value| {
-        if Some(field) == name {
-            found = Some(value);
-        }
-        found.is_none()
-    });
-    if !object && name.is_none() {
-        found = Some(line.trim_ascii());
-    }
-    Key::from_json(found)
 }

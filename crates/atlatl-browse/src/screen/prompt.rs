@@ -14,6 +14,12 @@ const MAX_PROMPT_BYTES: usize = 8 * 1024;
 pub(crate) enum Purpose {
     Search,
     Filter,
+    Export,
+}
+
+impl Purpose {
+    /// The number of purposes.
+    pub(crate) const COUNT: usize = 3;
 }
 
 /// A line of input.
@@ -31,7 +37,8 @@ impl Screen {
             self.message = Some("SQL needs records, and this result has none".to_owned());
             return;
         }
-        self.mode = Mode::Prompt(Prompt { purpose, text: String::new(), at: 0 });
+        let text = if purpose == Purpose::Export { self.export_name() } else { String::new() };
+        self.mode = Mode::Prompt(Prompt { purpose, at: text.len(), text });
     }
 
     pub(super) fn prompt_key(&mut self, key: KeyPress) -> Option<ScreenCommand> {
@@ -64,6 +71,10 @@ impl Screen {
                 None
             }
             Purpose::Filter => Some(self.ask(text)),
+            Purpose::Export => {
+                self.message = self.export_refusal();
+                self.message.is_none().then_some(ScreenCommand::Export(text))
+            }
         }
     }
 }

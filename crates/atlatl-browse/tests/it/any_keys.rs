@@ -3,6 +3,7 @@
 use atlatl_browse::{ColorMode, KeyPress, RowContent, Screen, ScreenCommand, SqlRows};
 use proptest::prelude::*;
 
+use crate::exports::MemoryFile;
 use crate::harness::{about, drawn};
 
 /// Something that is done to a screen.
@@ -16,7 +17,7 @@ enum Step {
 
 fn key() -> impl Strategy<Value = KeyPress> {
     prop_oneof![
-        3 => proptest::sample::select("jkhl gGbnNs/:?qp.a1<\u{301}字".chars().collect::<Vec<_>>())
+        3 => proptest::sample::select("jkhl gGbnNsvveyY-->+/:?qp.a1<\u{301}字".chars().collect::<Vec<_>>())
             .prop_map(KeyPress::Char),
         1 => proptest::sample::select(vec!['a', 'b', 'e', 'f', 'u', 'w']).prop_map(KeyPress::Ctrl),
         3 => proptest::sample::select(vec![
@@ -73,6 +74,9 @@ proptest! {
                     let effect = screen.update(key);
                     let asks = matches!(effect, Some(ScreenCommand::Ask(_)));
                     prop_assert!(!asks || screen.is_asking());
+                    if let Some(ScreenCommand::Export(path)) = effect {
+                        screen.begin_export(Box::new(MemoryFile::default()), &path);
+                    }
                 }
                 Step::Work => {
                     screen.work();

@@ -1,15 +1,18 @@
 //! Sources that fail, shrink or take long.
 
-use std::{cell::Cell, io, rc::Rc};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use atlatl_browse::{ColorMode, RowContent, RowSource, Screen};
 
+use crate::exports::MemoryFile;
 use crate::harness::{USUAL, about, finish, press, products, text};
 
 /// Bytes that can be taken away.
 struct Fragile {
     bytes: Vec<u8>,
-    gone: Rc<Cell<bool>>,
+    gone: Arc<AtomicBool>,
 }
 
 impl RowSource for Fragile {
@@ -18,16 +21,16 @@ impl RowSource for Fragile {
     }
 
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
-        if self.gone.get() {
+        if self.gone.load(Ordering::Relaxed) {
             return Err(io::Error::other("Input/output error\u{1b}[2J"));
         }
         self.bytes.read_at(at, buf)
     }
 }
 
-fn fragile(count: usize) -> (Screen, Rc<Cell<bool>>) {
-    let gone = Rc::new(Cell::new(false));
-    let source = Fragile { bytes: products(count).into_bytes(), gone: Rc::clone(&gone) };
+fn fragile(count: usize) -> (Screen, Arc<AtomicBool>) {
+    let gone = Arc::new(AtomicBool::new(false));
+    let source = Fragile { bytes: products(count).into_bytes(), gone: Arc::clone(&gone) };
     let screen =
         Screen::new(Box::new(source), 0, RowContent::Records, about("records"), ColorMode::Plain);
     (screen, gone)
@@ -37,7 +40,7 @@ fn fragile(count: usize) -> (Screen, Rc<Cell<bool>>) {
 fn a_result_that_goes_away_is_said_and_survived() {
     let (mut screen, gone) = fragile(500);
     finish(&mut screen);
-    gone.set(true);
+    gone.store(true, Ordering::Relaxed);
     for keys in ["G", "<enter>", "<left>", "<esc>", "s", "/x<enter>", "g", "<pgdn>"] {
         press(&mut screen, keys);
         text(&screen, USUAL);
@@ -45,7 +48,7 @@ fn a_result_that_goes_away_is_said_and_survived() {
     press(&mut screen, "/lamp<enter>");
     let shown = text(&screen, USUAL);
     assert!(shown.contains("cannot read the result: Input/output error"), "{shown}");
-    gone.set(false);
+    gone.store(false, Ordering::Relaxed);
     press(&mut screen, "G");
     assert!(text(&screen, USUAL).contains("500"), "{shown}");
 }
@@ -53,10 +56,24 @@ fn a_result_that_goes_away_is_said_and_survived() {
 #[test]
 fn a_result_that_is_gone_from_the_start_is_empty() {
     let (mut screen, gone) = fragile(500);
-    gone.set(true);
+    gone.store(true, Ordering::Relaxed);
     finish(&mut screen);
     assert!(text(&screen, USUAL).contains("cannot read the result"));
     assert!(!screen.is_busy());
+}
+
+#[test]
+fn an_export_says_that_the_result_could_not_be_indexed_to_its_end() {
+    let (mut screen, gone) = fragile(100_000);
+    screen.work();
+    screen.begin_export(Box::new(MemoryFile::default()), "a.jsonl");
+    gone.store(true, Ordering::Relaxed);
+    screen.work();
+    gone.store(false, Ordering::Relaxed);
+    finish(&mut screen);
+    let shown = text(&screen, (120, 24));
+    let expected = "records, not all, to a.jsonl: the result cannot be read to its end";
+    assert!(shown.contains(expected) && !shown.contains("wrote 100,000"), "{shown}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! MCP over HTTP: a message in a POST, its response in the HTTP response.
 //!
 //! Both protocol generations are served without sessions and without server-initiated streams. The
-//! only state of an older client, that it is a proxy, is signed and encoded in its session id.
+//! only state of an older client, that it is a proxy or shows pages, is signed and encoded in its session
+//! id.
 
 use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -9,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use lro_http::Problem;
 use lro_http::header::{SESSION, VERSION, check, mismatch, text};
 use lro_query::Cancel;
-use lro_wire::meta::{self, PROTOCOL_VERSION, ProtocolGeneration};
+use lro_wire::meta::{self, AppHost, PROTOCOL_VERSION, ProtocolGeneration};
 use lro_wire::version::{SESSION_VERSIONS, STATELESS_VERSIONS, unsupported};
 use lro_wire::{
     INVALID_REQUEST, JsonRpcError, METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, Object,
@@ -111,7 +112,7 @@ pub(super) async fn message(
     );
     let is_initialize = message.method.as_deref() == Some("initialize")
         && client.era == ProtocolGeneration::Sessions;
-    let proxy = is_initialize && meta::is_proxy(&message);
+    let session_state = client.session_state().filter(|_| is_initialize);
     let cancel = Cancel::default();
     let mut cancel_guard =
         CancelOnDrop { cancel: cancel.clone(), span: span.clone(), is_answered: false };
@@ -127,7 +128,9 @@ pub(super) async fn message(
         Ok(result) => json(StatusCode::OK, id.response(result)),
         Err(failure) => json(status(&failure, client.era), failure.response(&id)),
     };
-    if proxy && let Ok(session) = signer(&app).await?.sign_token(SESSION_PURPOSE, "proxy").parse() {
+    if let Some(state) = session_state
+        && let Ok(session) = signer(&app).await?.sign_token(SESSION_PURPOSE, state).parse()
+    {
         response.headers_mut().insert(SESSION, session);
     }
     Ok(response)
@@ -195,13 +198,12 @@ fn client(
     }
     let client = ClientInfo::new(ProtocolGeneration::Sessions, Transport::Http);
     let Some(signer) = signer else {
-        return Ok(client.as_proxy(meta::is_proxy(message)));
+        // Of the older methods, only `initialize` declares capabilities.
+        let host = AppHost::from_request(message);
+        return Ok(client.as_proxy(meta::is_proxy(message)).with_app_host(host));
     };
     let session = text(headers, &SESSION).and_then(|id| signer.verify_token(SESSION_PURPOSE, id));
-    match session.as_deref() {
-        Some("proxy") => Ok(client.as_proxy(true)),
-        _ => Err(RejectedMessage::Session),
-    }
+    session.and_then(|state| client.with_session_state(&state)).ok_or(RejectedMessage::Session)
 }
 
 /// Checks in the order that is most helpful to a client: missing headers, mismatches, then

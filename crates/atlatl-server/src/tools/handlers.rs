@@ -168,6 +168,7 @@ impl ServerInner {
             detail: Some(detail_level(info.detail)),
             arguments: Some(&info.arguments),
             correlation: Some(&info.correlation),
+            client_limit: client.result_limit,
             ..ToolCall::new(tool.name())
         };
         let intercepted = |result: &str| {

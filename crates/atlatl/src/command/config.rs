@@ -1,5 +1,6 @@
 //! `atlatl config`: prints and checks the configuration, and generates its schema and reference.
 
+mod edit;
 mod reference;
 
 use std::path::PathBuf;
@@ -17,10 +18,18 @@ use crate::settings::{FileState, Origin, Problems, SettingEntry, Settings, Sourc
 pub(crate) enum Command {
     /// Print every key with its effective value
     ///
-    /// In a pipe: JSON in the shape of the configuration file or, with --origin, a list
-    /// of key, value and origin. Passwords are not shown.
+    /// With --json: JSON in the shape of the configuration file or, with --origin, a
+    /// list of key, value and origin. Passwords are not shown.
     #[command(verbatim_doc_comment)]
     Show(ShowArgs),
+    /// Print the effective value of a key
+    Get(edit::GetArgs),
+    /// Set a key in your configuration file
+    ///
+    /// Writes ~/.config/atlatl/config.toml, or the file of --config; comments stay. An
+    /// invalid value changes nothing.
+    #[command(verbatim_doc_comment)]
+    Set(edit::SetArgs),
     /// Print the JSON Schema of the configuration file
     ///
     /// For editors: save it and refer to it on the first line of the file, as in
@@ -46,9 +55,25 @@ pub(crate) fn run(
 ) -> Result<Status, Error> {
     match command {
         Command::Show(args) => run_show(args, sources, output),
+        Command::Get(args) => edit::get(args, sources, output),
+        Command::Set(args) => edit::set(args, sources, output),
         Command::Schema => reference::run_schema(output),
         Command::Check(args) => run_check(args, sources, output),
         Command::Reference => reference::run(output),
+    }
+}
+
+/// Notes the configuration files and the values that are not defaults, for `--verbose`.
+pub(crate) fn note_sources(sources: &Sources, output: &mut Output) {
+    // The command itself reports an invalid configuration.
+    let Ok(settings) = Settings::read(sources) else { return };
+    for (path, state) in settings.files() {
+        output.note(format_args!("configuration file {path}: {}", describe_state(state)));
+    }
+    let is_set = |entry: &&SettingEntry| !matches!(entry.origin, Origin::Default);
+    for entry in settings.entries().iter().filter(is_set) {
+        let value = display_value(entry);
+        output.note(format_args!("{} = {value} ({})", entry.full_name(), entry.origin));
     }
 }
 

@@ -10,14 +10,13 @@ mod compatibility;
 mod hooks;
 mod host;
 mod memories;
-mod probe;
 mod report;
 mod servers;
 mod spool;
 mod storage;
 
 use self::client_entry::LaunchEnvironment;
-use self::report::{Finding, Group, Report, config_fix};
+use self::report::{Finding, Group, Layout, Report, config_fix};
 use crate::error::{Error, Status};
 use crate::output::{Mode, Output, counted};
 use crate::settings::{
@@ -30,7 +29,7 @@ Examples:
   atlatl doctor
   atlatl doctor --all                   (passed checks, too)
   atlatl doctor --no-start              (starts no server)
-  atlatl doctor --output json | jq '.findings[].fix'";
+  atlatl doctor --json | jq '.findings[].fix'";
 
 /// Arguments of `atlatl doctor`.
 #[derive(Debug, clap::Args)]
@@ -49,17 +48,55 @@ pub(crate) struct Args {
 
 /// Runs all checks and prints the report.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
-    let groups = groups(args, sources)?;
+    let mut groups = Vec::new();
+    let mode = output.mode();
+    let layout = Layout { all: args.all, home: sources.home(), room: output.width() };
+    check(args, sources, Depth::Complete, |group| {
+        // g77: at once, because servers take seconds to start.
+        if mode == Mode::Human {
+            output.text(&layout.group(&group))?;
+        }
+        groups.push(group);
+        Ok(())
+    })?;
     let report = Report::new(&groups);
-    match output.mode() {
+    match mode {
         Mode::Json => output.json(&report)?,
-        Mode::Human => output.text(&report::render_text(&groups, args.all, sources.home()))?,
+        Mode::Human => output.line(report.last_line())?,
     }
     Ok(if report.has_faults() { Status::Failure } else { Status::Success })
 }
 
-/// Runs the checks in the order in which the report lists them.
-fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
+/// How much is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// What takes no process and no pass over stored data.
+    Quick,
+    Complete,
+}
+
+/// The result of the quick checks, in one line.
+pub(crate) fn headline(sources: &Sources) -> String {
+    let args = Args { all: false, project: false, no_start: true };
+    let mut groups = Vec::new();
+    // A screen is drawn meanwhile.
+    let checked = check(&args, sources, Depth::Quick, |group| {
+        groups.push(group);
+        Ok(())
+    });
+    match checked {
+        Ok(()) => Report::new(&groups).headline(),
+        Err(_) => "the checks cannot run: atlatl doctor".to_owned(),
+    }
+}
+
+/// Runs the checks in the order in which the report lists them, and passes on each group when it is done.
+fn check(
+    args: &Args,
+    sources: &Sources,
+    depth: Depth,
+    mut done: impl FnMut(Group) -> Result<(), Error>,
+) -> Result<(), Error> {
     let loaded = Settings::read(sources);
     let mut configuration = check_configuration(&loaded);
     // With an invalid configuration, only checks that do not depend on it run.
@@ -67,32 +104,39 @@ fn groups(args: &Args, sources: &Sources) -> Result<Vec<Group>, Error> {
         Ok(settings) => (settings, true),
         Err(_) => (Settings::read(&sources.without_values())?, false),
     };
+    if !is_valid {
+        configuration.skip("storage, memories, queries, HTTP", "fix the configuration first");
+    }
+    done(configuration)?;
     let environment = LaunchEnvironment::new(&settings, sources);
     let (mut clients, servers) =
         clients::check_clients(&settings, &environment, sources, is_valid)?;
     clients::check_installs(&settings, &mut clients);
     hooks::check_hooks(&settings, sources, !args.no_start, &mut clients);
-    if !is_valid {
-        configuration.skip("storage, memories, queries, HTTP", "fix the configuration first");
-    }
-    let mut groups = vec![configuration, clients];
+    done(clients)?;
     if args.no_start {
         let mut group = Group::new("servers");
         group.summary("not started (--no-start)");
-        groups.push(group);
+        done(group)?;
     } else {
-        groups.push(servers::check_servers(&servers, &environment, sources, args.project)?);
+        done(servers::check_servers(&servers, &environment, sources, args.project)?)?;
     }
     if is_valid {
         let (storage, newest) = storage::check_storage(&settings);
-        groups.extend([storage, host::check_clock(&settings, newest)]);
+        done(storage)?;
+        done(host::check_clock(&settings, newest))?;
     }
-    groups.push(access::check_logins(&settings, &servers));
+    done(access::check_logins(&settings, &servers))?;
     if is_valid {
-        groups.extend([memories::check_memories(&settings), host::check_queries(&settings)]);
-        groups.extend(access::check_http(&settings));
+        if depth == Depth::Complete {
+            done(memories::check_memories(&settings))?;
+            done(host::check_queries(&settings))?;
+        }
+        if let Some(http) = access::check_http(&settings) {
+            done(http)?;
+        }
     }
-    Ok(groups)
+    Ok(())
 }
 
 /// Checks that the configuration is valid and that the project file and the path map apply.

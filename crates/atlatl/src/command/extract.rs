@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap_complete::ArgValueCompleter;
 use lro::{
     ExtractError, Extractor, IdSeed, Query, QueryKind, QueryTarget, Reply, ReplyUnit, Spools,
     Values,
@@ -18,12 +19,14 @@ use lro_query::{Cancel, Offset, Page, QueryError, read, search};
 use lro_spool::{Address, Spool};
 use serde_json::value::RawValue;
 
-use super::results::parse_address;
+use super::results::find_address;
+use crate::command::complete;
 use crate::error::{Error, Status};
 use crate::ledger_sink::LedgerSink;
-use crate::output::{Output, OutputFormat, Spinner};
+use crate::output::{FormerFormat, Mode, Output, Spinner};
 use crate::settings::{Settings, Sources};
 use crate::spool_config::{Reach, Stores};
+use crate::units::parse_duration;
 
 /// The usage line of each kind of query.
 pub(crate) const USAGE: &str = "\
@@ -41,7 +44,7 @@ Examples:
   atlatl extract REF --sql 'SELECT tool, count(*) AS n FROM results GROUP BY 1'
   atlatl extract REF --sql 'SELECT id FROM results EXCEPT SELECT id FROM old' \\
       --with old=REF2
-  atlatl extract REF --search 'time-?out' --output json
+  atlatl extract REF --search 'time-?out' --json
   atlatl extract REF --search 'ERROR (\\w+)' --group-by 1
   atlatl extract REF --read records:0..5
   atlatl extract REF --read lines:-20..
@@ -59,8 +62,9 @@ const DEFAULT_GROUP_LIMIT: u64 = 200;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("way").required(true))]
 pub(crate) struct Args {
-    /// Reference (with or without lro:), file name or absolute path
-    #[arg(value_name = "REF")]
+    /// Reference (with or without lro:), file name, absolute
+    /// path, or @1 for the latest result, @2 for the one before
+    #[arg(value_name = "REF", add = ArgValueCompleter::new(complete::references), verbatim_doc_comment)]
     reference: String,
     /// Number of a recipe for memories, 1 to 10
     #[arg(long, value_name = "N", group = "way")]
@@ -89,8 +93,16 @@ pub(crate) struct Args {
     /// Count the matches of --search by capture group N
     #[arg(long, value_name = "N", requires = "search")]
     group_by: Option<usize>,
-    /// Range to read: 0..2000, lines:10..20, records:-5..
-    #[arg(long, value_name = "RANGE", group = "way", allow_hyphen_values = true)]
+    /// Range to read, from 0, without its end: 0..2000
+    /// (characters), records:0..5, records:-5.. (the last
+    /// five), lines:10..20 (of the stored file)
+    #[arg(
+        long,
+        value_name = "RANGE",
+        group = "way",
+        allow_hyphen_values = true,
+        verbatim_doc_comment
+    )]
     read: Option<String>,
     /// Query text part N of the result; 0 is the data
     #[arg(long, value_name = "N", conflicts_with = "recipe")]
@@ -109,8 +121,13 @@ pub(crate) struct Args {
     /// Skip N results; -N: the last N of --search
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_offset)]
     offset: Option<Offset>,
-    /// Time limit in seconds [default: none]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    /// Format: table, json (an array), jsonl or csv
+    /// [default: table on a terminal, else json]
+    #[arg(long, value_enum, value_name = "FORM", hide_possible_values = true)]
+    #[arg(verbatim_doc_comment)]
+    format: Option<Format>,
+    /// Time limit: 30s, 5m [default: none]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     timeout: Option<Duration>,
     /// The --scope that the result was stored with
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
@@ -120,11 +137,20 @@ pub(crate) struct Args {
     all: bool,
 }
 
+/// The format of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+    Jsonl,
+    Csv,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let query = args.query()?;
     let stores = Stores::from_settings(&settings, args.scope.as_deref())?;
+    let query = args.query(&stores)?;
     let ledger = Arc::new(LedgerSink::new(&settings, "atlatl extract"));
     let now = IdSeed::from_system().now;
     let spools = open_spools(&query, &stores, args.reach(), now)?;
@@ -141,7 +167,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let spinner = Spinner::start("asking");
     let reply = extractor.extract(&query, now, &Cancel::default());
     drop(spinner);
-    print(&reply.map_err(|error| extract_error(&error))?, output)?;
+    print(&reply.map_err(|error| extract_error(&error))?, args.format(output), output)?;
     for failure in ledger.failures() {
         output.note(failure);
     }
@@ -213,15 +239,15 @@ pub(crate) fn hint(error: &ExtractError) -> String {
     }
 }
 
-fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
+fn print(reply: &Reply, format: Format, output: &mut Output) -> Result<(), Error> {
     let is_text =
         matches!(reply.unit, ReplyUnit::Characters | ReplyUnit::Lines | ReplyUnit::Records);
-    match output.format() {
+    match format {
         _ if is_text => output.foreign(reply.body.as_bytes())?,
-        OutputFormat::Jsonl => output.bytes(reply.body.as_bytes())?,
-        OutputFormat::Json => output.bytes(table::json(&reply.body).as_bytes())?,
-        OutputFormat::Csv => output.bytes(&table::csv(&reply.body))?,
-        OutputFormat::Human => output.table(&table::table(&reply.body))?,
+        Format::Jsonl => output.bytes(reply.body.as_bytes())?,
+        Format::Json => output.bytes(table::json(&reply.body).as_bytes())?,
+        Format::Csv => output.bytes(&table::csv(&reply.body))?,
+        Format::Table => output.table(&table::table(&reply.body))?,
     }
     let unit = reply.unit.as_str();
     let total = reply.total;
@@ -239,12 +265,24 @@ fn print(reply: &Reply, output: &mut Output) -> Result<(), Error> {
 }
 
 impl Args {
+    /// Programs and models expect values, also where other commands print text.
+    fn format(&self, output: &Output) -> Format {
+        match (self.format, output.former_format()) {
+            (Some(format), _) => format,
+            (None, Some(FormerFormat::Human)) => Format::Table,
+            (None, Some(FormerFormat::Jsonl)) => Format::Jsonl,
+            (None, Some(FormerFormat::Csv)) => Format::Csv,
+            _ if output.mode() == Mode::Json || !output.is_terminal() => Format::Json,
+            _ => Format::Table,
+        }
+    }
+
     fn reach(&self) -> Reach {
         if self.all { Reach::Everywhere } else { Reach::Here }
     }
 
-    fn query(&self) -> Result<Query, Error> {
-        let address = parse_address(&self.reference)?;
+    fn query(&self, stores: &Stores) -> Result<Query, Error> {
+        let address = find_address(&self.reference, stores, self.reach())?;
         let offset = match self.offset {
             Some(Offset::FromEnd(_)) if self.search.is_none() => {
                 return Err(Error::usage("--offset: negative numbers work with --search only")
@@ -258,11 +296,11 @@ impl Args {
             "original" => QueryTarget::Original,
             _ => QueryTarget::Records,
         };
-        let query = Query::new(address, self.query_kind()?);
+        let query = Query::new(address, self.query_kind(stores)?);
         Ok(query.page(page).part(self.part).target(target))
     }
 
-    fn query_kind(&self) -> Result<QueryKind, Error> {
+    fn query_kind(&self, stores: &Stores) -> Result<QueryKind, Error> {
         if let Some(number) = self.recipe {
             // Parameters of a recipe are text, even if they look like JSON.
             return Ok(QueryKind::Recipe { number, params: self.params(|_| None)? });
@@ -272,7 +310,11 @@ impl Args {
             return Ok(QueryKind::Jq { filter: filter.clone(), whole: self.whole, params });
         }
         if let Some(statement) = &self.sql {
-            return Ok(QueryKind::Sql { statement: statement.clone(), with: self.with()?, params });
+            return Ok(QueryKind::Sql {
+                statement: statement.clone(),
+                with: self.with(stores)?,
+                params,
+            });
         }
         if let Some(pattern) = &self.search {
             let case =
@@ -305,23 +347,21 @@ impl Args {
         Ok(values)
     }
 
-    fn with(&self) -> Result<BTreeMap<String, Address>, Error> {
+    fn with(&self, stores: &Stores) -> Result<BTreeMap<String, Address>, Error> {
         self.with
             .iter()
             .map(|with| {
                 let (alias, reference) = split_assignment("--with", with)?;
-                Ok((alias.to_owned(), parse_address(reference)?))
+                Ok((alias.to_owned(), find_address(reference, stores, self.reach())?))
             })
             .collect()
     }
 }
 
+/// A bare number is of seconds.
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(timeout) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => Ok(timeout),
-        _ => Err(format!("must be above 0 and at most {}", MAX_TIMEOUT.as_secs())),
-    }
+    let timeout = parse_duration(text, Duration::from_secs(1))?;
+    if timeout <= MAX_TIMEOUT { Ok(timeout) } else { Err("must be at most 7d".to_owned()) }
 }
 
 fn split_assignment<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Error> {

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use clap::{Command, CommandFactory as _};
-use clap_complete::{Shell, generate};
+use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::Args;
+use super::{Args, complete};
 use crate::error::{Error, Status};
 use crate::output::{Output, printable};
 
@@ -44,9 +44,7 @@ pub(crate) fn run_completions(
     args: &CompletionsArgs,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let mut script = Vec::new();
-    generate(args.shell, &mut Args::command(), "atlatl", &mut script);
-    output.bytes(&script)?;
+    output.bytes(&complete::registration(args.shell)?)?;
     Ok(Status::Success)
 }
 

@@ -1,5 +1,7 @@
 //! `atlatl keys`: API keys to tenants' memories.
 
+use std::time::Duration;
+
 use atlatl_memory::{KeySummary, NewKey};
 use atlatl_server::auth::{ApiKey, AuthScope, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -11,11 +13,12 @@ use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config::{self, database_error};
 use crate::output::{Mode, Output, Table, distance, printable};
+use crate::units::parse_duration;
 
 /// Examples for the long help of `atlatl keys create`.
 const CREATE_EXAMPLES: &str = examples!(
     "  atlatl keys create --tenant acme --name ci --as postgres://owner@127.0.0.1/memories\n",
-    "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30 --as …",
+    "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30d --as …",
 );
 
 /// The subcommands of `atlatl keys`.
@@ -65,12 +68,12 @@ pub(crate) struct CreateArgs {
         verbatim_doc_comment
     )]
     scopes: Vec<AuthScope>,
-    /// Days until the key expires, or never
+    /// Time until the key expires, or never
     #[arg(
         long = "expires",
         alias = "days",
-        value_name = "DAYS",
-        default_value = "90",
+        value_name = "TIME",
+        default_value = "90d",
         value_parser = parse_lifetime,
         verbatim_doc_comment
     )]
@@ -222,8 +225,11 @@ fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
     if text == "never" {
         return Ok(Lifetime::Unlimited);
     }
-    let days = text.parse().ok().filter(|days| *days > 0).map(Lifetime::Days);
-    days.ok_or_else(|| "expected a number of days from 1 to 65535, or never".to_owned())
+    let day = Duration::from_hours(24);
+    let time = parse_duration(text, day).map_err(|error| format!("{error}, or never"))?;
+    // Part of a day counts as a day.
+    let days = u16::try_from(time.as_secs().div_ceil(day.as_secs()));
+    days.map(Lifetime::Days).map_err(|_| "must be at most 65535d, or never".to_owned())
 }
 
 /// Random bytes from the operating system, for a key.

@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use atlatl_login::{LoginRequest, Secret, login};
 use lro::IdSeed;
 use serde_json::json;
-use url::Url;
 
 use crate::command::runtime;
 use crate::error::{Error, Status};
@@ -91,8 +90,8 @@ pub(crate) fn run(
     let open_browser_window = !args.no_browser && std::io::stderr().is_terminal();
     output.note("discovering the authorization server");
     let login = runtime::block_on(login(&logins, &request, |url| {
-        output.note(format!("open this URL and log in: {url}"));
-        if open_browser_window && !open_browser(url) {
+        output.warning(format!("open this URL and log in: {url}"));
+        if open_browser_window && !open_browser(url.as_str()) {
             output.note("could not open a browser");
         }
     }))??;
@@ -176,9 +175,9 @@ pub(crate) fn run_whoami(
 
 /// Opens `url` in the user's browser. Returns whether the opener could be started. The URL has passed
 /// the policy: it begins with `http`, so the opener cannot take it for a flag, and no shell reads it.
-fn open_browser(url: &Url) -> bool {
+pub(crate) fn open_browser(url: &str) -> bool {
     Command::new(BROWSER_OPENER)
-        .arg(url.as_str())
+        .arg(url)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

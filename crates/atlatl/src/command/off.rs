@@ -1,5 +1,7 @@
 //! `atlatl off` and `atlatl on`: pause and resume the hooks and `atlatl run`.
 
+use std::time::Duration;
+
 use chrono::{SecondsFormat, TimeDelta};
 use lro::IdSeed;
 use serde_json::json;
@@ -8,29 +10,36 @@ use crate::error::{Error, Status};
 use crate::hook::pause::PauseFile;
 use crate::output::{Mode, Output};
 use crate::settings::Sources;
+use crate::units::parse_duration;
 
-/// The longest pause, in minutes.
-const MAX_MINUTES: u32 = 7 * 24 * 60;
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_hours(7 * 24);
 
 /// Examples for the long help.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl off                  (for one hour)
-  atlatl off --minutes 10
+  atlatl off --for 10m
   atlatl on                   (ends the pause)";
 
 /// Arguments of `atlatl off`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OffArgs {
-    /// Length of the pause, at most a week [default: 60]
+    /// Length of the pause, at most a week
     #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 60,
-        hide_default_value = true,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MINUTES))
+        long = "for",
+        alias = "minutes",
+        value_name = "TIME",
+        default_value = "1h",
+        value_parser = parse_pause
     )]
-    minutes: u32,
+    length: Duration,
+}
+
+/// A bare number is of minutes.
+fn parse_pause(text: &str) -> Result<Duration, String> {
+    let length = parse_duration(text, Duration::from_mins(1))?;
+    if length <= MAX_PAUSE { Ok(length) } else { Err("must be at most 7d".to_owned()) }
 }
 
 /// Arguments of `atlatl on`.
@@ -43,7 +52,9 @@ pub(crate) fn run_off(
     sources: &Sources,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let end = IdSeed::from_system().now + TimeDelta::minutes(args.minutes.into());
+    let length =
+        TimeDelta::from_std(args.length).map_err(|error| Error::usage(error.to_string()))?;
+    let end = IdSeed::from_system().now + length;
     pause_file(sources)?.set(end).map_err(|error| cannot_write(&error))?;
     let until = end.to_rfc3339_opts(SecondsFormat::Secs, true);
     match output.mode() {

@@ -139,9 +139,10 @@ fn print_delivery(
     // Notes follow the data, which must not depend on them.
     let note = match delivered {
         Delivered::Offloaded(offloaded) => {
+            // As a client receives it, unless a person reads it.
             let mut descriptor = match output.mode() {
-                Mode::Json => offloaded.descriptor,
-                Mode::Human => indent(&offloaded.descriptor),
+                Mode::Human if output.is_terminal() => indent(&offloaded.descriptor),
+                _ => offloaded.descriptor,
             };
             descriptor.push('\n');
             output.bytes(descriptor.as_bytes())?;

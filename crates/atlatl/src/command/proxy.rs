@@ -27,6 +27,7 @@ pub(crate) use self::offload_stack::OffloadStack;
 use crate::access::{Auth, HttpEndpoint, max_client_connections};
 use crate::error::{Error, Status};
 use crate::settings::{Settings, Sources};
+use crate::units::parse_small_count;
 
 /// Programs that run others. A server is named after the program that they run.
 const RUNNERS: [&str; 7] = ["npx", "uvx", "bunx", "node", "bun", "python", "python3"];
@@ -54,12 +55,12 @@ pub(crate) struct Args {
     /// offload, or a threshold in tokens
     #[arg(long = "policy", value_name = "GLOB=POLICY", verbatim_doc_comment)]
     policies: Vec<String>,
-    /// Store results of at least TOKENS tokens
-    #[arg(long, value_name = "TOKENS")]
+    /// Store results of at least TOKENS tokens: 5000, 5k
+    #[arg(long, value_name = "TOKENS", value_parser = parse_small_count)]
     pub(crate) threshold: Option<u32>,
     /// Offer the extraction tools: all; separate, if `atlatl
     /// tools` offers them; or none, for clients with a shell
-    #[arg(long, value_name = "WHICH", verbatim_doc_comment)]
+    #[arg(long, value_name = "WHICH", value_parser = ["all", "separate", "none"], hide_possible_values = true, verbatim_doc_comment)]
     pub(crate) tools: Option<String>,
     /// Store results in a separate scope of the working
     /// directory; dir:PATH uses that directory instead,
@@ -156,7 +157,7 @@ fn relay(stack: &OffloadStack, settings: &Settings, label: String) -> Relay {
     let config = &settings.config.proxy;
     let mut relay = Relay::new(stack.interceptor(settings), label, IdSeed::from_system);
     if config.tools == ProxyTools::All {
-        relay = relay.with_tools(stack.tools(settings));
+        relay = relay.with_tools(stack.tools_of_proxy(settings));
     }
     if config.references != References::Off {
         relay = relay.with_passing(ReferencePassing::new(
@@ -205,7 +206,7 @@ impl Args {
         }
         for policy in &self.policies {
             let (glob, policy) = policy.rsplit_once('=').unwrap_or((policy, ""));
-            let policy = match policy.parse::<u32>() {
+            let policy = match parse_small_count(policy) {
                 Ok(tokens) => format!("{{ threshold_tokens = {tokens} }}"),
                 Err(_) => policy.to_owned(),
             };

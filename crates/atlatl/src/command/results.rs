@@ -1,16 +1,26 @@
 //! `atlatl results`: lists, shows and removes stored results.
 
 mod browse;
+mod choose;
 mod entry;
+mod open;
+mod pin;
+mod remove;
 mod show;
+mod stored_rows;
+pub(crate) mod view;
 
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
+use clap_complete::ArgValueCompleter;
 use lro::IdSeed;
 use lro_spool::{Address, ResultInfo, Spool as _, SpoolError, SweepReport};
 use serde::Serialize;
 
+use self::choose::Choice;
 use self::entry::{ResultEntry, render_table};
+use crate::command::can_browse;
+use crate::command::complete;
 use crate::error::{Error, Status, with_causes};
 use crate::ledger_sink::LedgerSink;
 use crate::output::{Mode, Output, counted, size};
@@ -30,12 +40,30 @@ pub(crate) enum Command {
     /// Browse a stored result, or print its beginning
     ///
     /// On a terminal, opens a table that you can scroll, search, sort and filter by
-    /// SQL; `?` lists its keys. In a pipe, with --output or --plain, prints a summary
-    /// and the beginning. With --original, writes the payload as the tool returned it.
+    /// SQL; `?` lists its keys. In a pipe, with --json or --plain, prints a summary
+    /// and the beginning. With --original, writes the payload as the tool returned it;
+    /// a structured list without white space between its values.
     #[command(verbatim_doc_comment)]
     Show(show::ShowArgs),
+    /// Open stored results in a browser
+    ///
+    /// Serves them on this machine, for you only, until you end the command. Without
+    /// REF, opens the list of results, with a search in all of them and your savings.
+    /// The URL works once: it starts a session of the browser that opens it.
+    #[command(verbatim_doc_comment)]
+    Open(open::OpenArgs),
     /// Print the path of a stored result's file
     Path(PathArgs),
+    /// Keep results until you remove them
+    ///
+    /// With --for, for some time. A result never expires earlier than before.
+    #[command(verbatim_doc_comment)]
+    Pin(pin::PinArgs),
+    /// Remove results before they expire
+    ///
+    /// Asks on a terminal. A result that is being read is kept.
+    #[command(visible_alias = "remove", verbatim_doc_comment)]
+    Rm(remove::RemoveArgs),
     /// Remove expired results, or all of them
     ///
     /// Covers all your directories that Atlatl stored results for. A result that is
@@ -47,8 +75,9 @@ pub(crate) enum Command {
 /// Selects a stored result.
 #[derive(Debug, clap::Args)]
 struct ResultSelector {
-    /// Reference (with or without lro:), file name or absolute path
-    #[arg(value_name = "REF")]
+    /// Reference (with or without lro:), file name, absolute
+    /// path, or @1 for the latest result, @2 for the one before
+    #[arg(value_name = "REF", add = ArgValueCompleter::new(complete::references), verbatim_doc_comment)]
     reference: String,
     /// The --scope that the result was stored with
     #[arg(long, value_name = "TEXT", conflicts_with = "all")]
@@ -59,8 +88,8 @@ struct ResultSelector {
 }
 
 impl ResultSelector {
-    fn address(&self) -> Result<Address, Error> {
-        parse_address(&self.reference)
+    fn address(&self, stores: &Stores) -> Result<Address, Error> {
+        find_address(&self.reference, stores, self.reach())
     }
 
     fn reach(&self) -> Reach {
@@ -68,8 +97,81 @@ impl ResultSelector {
     }
 }
 
+/// Selects several stored results.
+#[derive(Debug, clap::Args)]
+struct ResultsSelector {
+    /// References (with or without lro:), file names, absolute
+    /// paths, or @1 for the latest result
+    #[arg(value_name = "REF", required = true, add = ArgValueCompleter::new(complete::references), verbatim_doc_comment)]
+    references: Vec<String>,
+    /// The --scope that the results were stored with
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
+    scope: Option<String>,
+    /// Search all your directories and scopes
+    #[arg(long)]
+    all: bool,
+}
+
+impl ResultsSelector {
+    fn reach(&self) -> Reach {
+        if self.all { Reach::Everywhere } else { Reach::Here }
+    }
+
+    /// Finds all of the results, each once, before the command changes any: @2 means the same for each.
+    fn find(
+        &self,
+        stores: &Stores,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<(Address, ResultEntry)>, Error> {
+        let mut found: Vec<(Address, ResultEntry)> = Vec::new();
+        for reference in &self.references {
+            let address = find_address(reference, stores, self.reach())?;
+            let entry = stores
+                .find(&address, self.reach(), |store| {
+                    let stored = store.open(&address, now)?;
+                    Ok(ResultEntry::from_listed(stored.listed(), now))
+                })
+                .map_err(with_missing_hint)?;
+            if found.iter().all(|(_, other)| other.reference != entry.reference) {
+                found.push((address, entry));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The results that have not expired, the latest first.
+pub(crate) fn latest_entries(
+    stores: &Stores,
+    reach: Reach,
+    now: DateTime<Utc>,
+) -> Vec<ResultEntry> {
+    let (listed, _) = choose::latest(stores, reach, now);
+    listed.iter().map(|listed| ResultEntry::from_listed(listed, now)).collect()
+}
+
+/// Finds the result that a person refers to: as [`parse_address`], or `@1` for the latest one.
+pub(super) fn find_address(text: &str, stores: &Stores, reach: Reach) -> Result<Address, Error> {
+    let Some(number) = text.trim().strip_prefix('@') else { return parse_address(text) };
+    let Some(index) = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1)) else {
+        return Err(Error::usage(format!("{text}: not a number of a result"))
+            .with_hint("@1 is the latest result, @2 the one before"));
+    };
+    let (results, failure) = choose::latest(stores, reach, IdSeed::from_system().now);
+    match (results.get(index), failure) {
+        // A result that is not listed could be the one.
+        (_, Some(failure)) => Err(Error::failure(failure)),
+        (Some(listed), None) => Ok(listed.name.clone().into()),
+        (None, None) => {
+            let all = counted(results.len() as u64, "result", "results");
+            let message = format!("{text}: {all} stored for this directory and scope");
+            Err(Error::failure(message).with_hint("atlatl results list --all"))
+        }
+    }
+}
+
 /// Parses a reference, ignoring case and an `lro:` prefix because a person may have typed it.
-pub(super) fn parse_address(text: &str) -> Result<Address, Error> {
+fn parse_address(text: &str) -> Result<Address, Error> {
     let text = text.trim();
     let typed = text.to_uppercase();
     let typed = typed.strip_prefix("LRO:").unwrap_or(&typed);
@@ -88,20 +190,42 @@ pub(crate) fn run(
     recover_interrupted(command, &settings);
     match command {
         Command::List(args) => list(args, &settings, output),
-        Command::Show(args) => {
-            show::run(args, &settings, sources.variable("TERM").as_deref(), output)
-        }
+        Command::Show(args) => show::run(args, &settings, can_browse(sources), output),
+        Command::Open(args) => open::run(args, &settings, output),
         Command::Path(args) => print_path(args, &settings, output),
+        Command::Pin(args) => pin::run(args, &settings, output),
+        Command::Rm(args) => remove::run(args, &settings, output),
         Command::Clean(args) => clean(args, &settings, output),
     }
+}
+
+/// Shows the results of this directory in a list with these lines above.
+pub(crate) fn choose_from_list(
+    settings: &Settings,
+    title: &str,
+    output: &Output,
+    above: impl FnMut() -> Vec<String>,
+) -> Result<Status, Error> {
+    recover(settings, None);
+    let stores = Stores::from_settings(settings, None)?;
+    Choice { stores: &stores, reach: Reach::Here, settings, title }.run(output, above)
 }
 
 /// Stores the output of commands whose `atlatl run` was killed, so that it is listed.
 fn recover_interrupted(command: &Command, settings: &Settings) {
     let scope = match command {
         Command::List(args) => args.scope.as_deref(),
-        Command::Show(_) | Command::Path(_) | Command::Clean(_) => None,
+        Command::Open(args) => args.scope.as_deref(),
+        Command::Pin(_)
+        | Command::Rm(_)
+        | Command::Show(_)
+        | Command::Path(_)
+        | Command::Clean(_) => None,
     };
+    recover(settings, scope);
+}
+
+fn recover(settings: &Settings, scope: Option<&str>) {
     // If the directories are not usable, the command itself says so.
     if let Ok(store) = OutputStore::new(settings, scope, "atlatl results") {
         store.recover();
@@ -148,7 +272,7 @@ fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Sta
         Mode::Human => output.table(&render_table(&entries, now))?,
     }
     for failure in &failures {
-        output.note(with_causes(failure));
+        output.warning(with_causes(failure));
     }
     Ok(if failures.is_empty() { Status::Success } else { Status::Failure })
 }
@@ -163,7 +287,7 @@ pub(crate) struct PathArgs {
 fn print_path(args: &PathArgs, settings: &Settings, output: &mut Output) -> Result<Status, Error> {
     let now = IdSeed::from_system().now;
     let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
-    let address = args.selector.address()?;
+    let address = args.selector.address(&stores)?;
     let path = stores
         .find(&address, args.selector.reach(), |store| {
             Ok(store.open(&address, now)?.path().map(ToOwned::to_owned))
@@ -178,13 +302,18 @@ fn print_path(args: &PathArgs, settings: &Settings, output: &mut Output) -> Resu
 
 /// Arguments of `atlatl results clean`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub(crate) struct CleanArgs {
     /// Remove expired results (the default)
     #[arg(long, conflicts_with = "all")]
     expired: bool,
-    /// Remove every result, expired or not
-    #[arg(long)]
+    /// Remove every result of all your directories, expired
+    /// or not
+    #[arg(long, verbatim_doc_comment)]
     all: bool,
+    /// Do not ask for confirmation of --all
+    #[arg(long)]
+    yes: bool,
     /// Print what would be removed; remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -207,6 +336,9 @@ fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<S
     let mut report = CleanReport { dry_run: args.dry_run, ..CleanReport::default() };
     if args.dry_run {
         report.preview(&stores, args.all, now);
+    } else if args.all && !args.yes && !confirms_all(&stores, now, output)? {
+        output.note("nothing was removed");
+        return Ok(Status::Failure);
     } else {
         let watch = LedgerSink::new(settings, "atlatl results");
         report.add_swept(&stores.sweep(now, &watch), now);
@@ -214,13 +346,24 @@ fn clean(args: &CleanArgs, settings: &Settings, output: &mut Output) -> Result<S
             report.remove_all(&stores, now);
         }
         for failure in watch.failures() {
-            output.note(failure);
+            output.warning(failure);
         }
     }
     report.bytes = report.removed.iter().map(|entry| entry.bytes).sum();
     report.removed.sort_by(|a, b| a.reference.cmp(&b.reference));
     report.print(now, output)?;
     Ok(if report.failures.is_empty() { Status::Success } else { Status::Failure })
+}
+
+/// Asks on a terminal whether every result may be removed.
+fn confirms_all(stores: &Stores, now: DateTime<Utc>, output: &mut Output) -> Result<bool, Error> {
+    let mut all = CleanReport::default();
+    all.preview(stores, true, now);
+    let results = counted(all.removed.len() as u64, "result", "results");
+    let bytes = size(all.removed.iter().map(|entry| entry.bytes).sum());
+    let question = format!("Remove {results} of all your directories, {bytes}?");
+    // Scripts, which have no terminal, do not need --yes.
+    Ok(output.confirmed(question)? != Some(false))
 }
 
 impl CleanReport {
@@ -288,7 +431,7 @@ impl CleanReport {
             output.note(format_args!("{} left by crashed writers, removed", self.leftovers));
         }
         for failure in &self.failures {
-            output.note(failure);
+            output.warning(failure);
         }
         Ok(())
     }

@@ -28,8 +28,9 @@ use self::report::Report;
 use self::sink::Sinks;
 use self::wiring::{Shown, Wiring};
 use crate::error::{Error, Status};
+use crate::hook::Host;
 use crate::hook::pause::PauseFile;
-use crate::output::{Output, OutputFormat};
+use crate::output::{Mode, Output};
 use crate::settings::{Settings, Sources};
 use crate::stored_output::{OutputCall, OutputStore, SHELL_TOOL};
 
@@ -62,15 +63,15 @@ pub(crate) struct Args {
     /// Shell that runs LINE [default: /bin/sh]
     #[arg(long, value_name = "PROGRAM", requires = "shell")]
     sh: Option<OsString>,
-    /// Print the descriptor of large output as JSON
-    #[arg(long)]
-    json: bool,
     /// Name of the tool, for its policy [default: Bash]
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
     /// Store the output in a separate scope of this directory
     #[arg(long, value_name = "TEXT")]
     scope: Option<String>,
+    /// Agent whose hook put `atlatl run` before its command
+    #[arg(long, value_name = "AGENT", value_enum, hide = true)]
+    agent: Option<Host>,
     /// Command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     #[arg(required_unless_present = "shell")]
@@ -138,7 +139,7 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     };
     let line = args.line();
     let tool = args.tool.as_deref().unwrap_or(SHELL_TOOL);
-    let call = OutputCall { tool, command: Some(&line) };
+    let call = OutputCall { tool, command: Some(&line), agent: args.agent };
     let Some(wiring) = Wiring::choose().filter(|_| !store.is_always_inline(call, u64::MAX)) else {
         return Ok(replace_process(args, output));
     };
@@ -165,8 +166,10 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
             match wiring.shown() {
                 Shown::Live => output.note(report.note()),
                 Shown::AtEnd => {
-                    let as_json = args.json || output.explicit_format() == Some(OutputFormat::Json);
-                    let text = if as_json { report.json() } else { report.text() };
+                    let text = match output.mode() {
+                        Mode::Json => report.json(),
+                        Mode::Human => report.text(),
+                    };
                     let stream = wiring.descriptor_stream(&log, &sinks);
                     sinks.write(stream, text.as_bytes());
                     sinks.write(OutputStream::Stderr, &report.separate_stderr());

@@ -4,32 +4,41 @@ mod page;
 
 use std::fmt::{Display, Formatter};
 use std::path::PathBuf;
+use std::time::Duration;
 use std::{fmt, fs, io};
 
 use anstyle::{AnsiColor, Style};
-use atlatl_lro::stats::{Amount, Basis, Summary, SummaryRow};
-use chrono::TimeDelta;
+use atlatl_lro::stats::{Amount, Basis, Figures, Summary, SummaryRow};
+use chrono::{DateTime, TimeDelta, Utc};
 use lro::{IdSeed, Ledger};
+use lro_core::{ClientLimit, Tokens};
 use serde::Serialize;
 
 use crate::error::{Error, Status};
 use crate::ledger_sink::ledger_path;
 use crate::output::{Mode, Output, counted, grouped, printable, size};
 use crate::settings::{Settings, Sources};
+use crate::units::{parse_count, parse_days};
 
 /// Examples for `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   atlatl stats                       (the whole ledger)
-  atlatl stats --days 7              (the last seven days)
+  atlatl stats --since 7d            (the last seven days)
+  atlatl stats --client-limit 10k    (for a client with this limit)
   atlatl stats --html savings.html   (a page with charts)";
 
 /// Arguments of `atlatl stats`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Include only the last N days
-    #[arg(long, value_name = "N")]
-    days: Option<u32>,
+    /// Include only this time before now: 7d, 12h
+    #[arg(long, alias = "days", value_name = "TIME", value_parser = parse_days)]
+    since: Option<Duration>,
+    /// Count at most this number of tokens of a result,
+    /// as a client with this limit would show: 25k
+    /// [default: the limit of each client]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_count, verbatim_doc_comment)]
+    client_limit: Option<u64>,
     /// Write an HTML page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -47,28 +56,13 @@ struct StatsReport<'a> {
 /// Runs `atlatl stats`.
 pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result<Status, Error> {
     let settings = Settings::load(sources)?;
-    let ledger = ledger_path(&settings)
-        .ok_or_else(|| Error::usage("ledger.path: no home directory for the ledger"))?;
-    let since = args.days.and_then(|days| {
+    let since = args.since.and_then(|since| {
         // A start before the earliest date includes everything.
-        IdSeed::from_system().now.checked_sub_signed(TimeDelta::days(days.into()))
+        IdSeed::from_system().now.checked_sub_signed(TimeDelta::from_std(since).ok()?)
     });
-    let mut unreadable = 0;
-    let mut events = Vec::new();
-    let lines = match Ledger::read(&ledger) {
-        Ok(lines) => Some(lines),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(ledger_error(&ledger, &error)),
-    };
-    for line in lines.into_iter().flatten() {
-        match line {
-            Ok(event) if since.is_none_or(|since| event.time >= since) => events.push(event),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => unreadable += 1,
-            Err(error) => return Err(ledger_error(&ledger, &error)),
-        }
-    }
-    let summary = Summary::from_events(events);
+    let limit = args.client_limit.map(|tokens| ClientLimit::cut(Tokens(tokens)));
+    let LedgerSummary { ledger, summary, unreadable } =
+        LedgerSummary::read(&settings, since, limit)?;
     if unreadable > 0 {
         let lines = counted(unreadable, "line", "lines");
         output.note(format_args!("{}: {lines} cannot be read and are skipped", ledger.display()));
@@ -88,9 +82,76 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
                 summary: &summary,
             })?;
         }
-        Mode::Human => output.text(&render_screen(&summary))?,
+        Mode::Human => {
+            let width = output.width();
+            output.text(&render_screen(&summary, width))?;
+        }
     }
     Ok(Status::Success)
+}
+
+/// A summary of the ledger.
+struct LedgerSummary {
+    ledger: PathBuf,
+    summary: Summary,
+    unreadable: u64,
+}
+
+impl LedgerSummary {
+    /// Reads the ledger from a time on. `limit` applies to all clients.
+    fn read(
+        settings: &Settings,
+        since: Option<DateTime<Utc>>,
+        limit: Option<ClientLimit>,
+    ) -> Result<Self, Error> {
+        let ledger = ledger_path(settings)
+            .ok_or_else(|| Error::usage("ledger.path: no home directory for the ledger"))?;
+        let mut unreadable = 0;
+        let mut events = Vec::new();
+        let lines = match Ledger::read(&ledger) {
+            Ok(lines) => Some(lines),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(ledger_error(&ledger, &error)),
+        };
+        for line in lines.into_iter().flatten() {
+            match line {
+                Ok(event) if since.is_none_or(|since| event.time >= since) => events.push(event),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => unreadable += 1,
+                Err(error) => return Err(ledger_error(&ledger, &error)),
+            }
+        }
+        let summary = Summary::with_client_limit(events, limit);
+        Ok(Self { ledger, summary, unreadable })
+    }
+}
+
+/// The savings from a time on, in one line; `None` if nothing was stored.
+pub(crate) fn headline(
+    settings: &Settings,
+    since: Option<DateTime<Utc>>,
+) -> Result<Option<String>, Error> {
+    Ok(render_headline(&LedgerSummary::read(settings, since, None)?.summary.all))
+}
+
+fn render_headline(all: &Figures) -> Option<String> {
+    if all.results == 0 {
+        return None;
+    }
+    let results = counted(all.results, "result", "results");
+    // Before the rest of the line, which a narrow terminal cuts.
+    let whole = match all.without_limit {
+        0 => String::new(),
+        whole => format!(" ({} without a known limit)", grouped(whole)),
+    };
+    let questions = counted(all.replies, "question", "questions");
+    let net = signed(all.net_tokens());
+    Some(format!("{net} tokens net: {results} stored{whole}, {questions} answered"))
+}
+
+/// The savings page over the whole ledger.
+pub(crate) fn savings_page(settings: &Settings) -> Result<String, Error> {
+    Ok(page::render_page(&LedgerSummary::read(settings, None, None)?.summary))
 }
 
 fn ledger_error(ledger: &std::path::Path, error: &io::Error) -> Error {
@@ -131,32 +192,37 @@ const HEADING: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 const NEGATIVE: Style = AnsiColor::Red.on_default();
 
-/// The assumed width of the terminal.
+/// The width of the lines without a terminal, and the largest one: longer bars show no more.
 const LINE_WIDTH: usize = 80;
+const MAX_LINE_WIDTH: usize = 120;
 /// The maximum number of rows per chart.
 const MAX_ROWS: usize = 12;
 /// The maximum width of a server or tool name.
-const MAX_NAME_CHARS: usize = 36;
+const MAX_NAME_WIDTH: usize = 36;
 
-/// Renders a summary for a terminal.
-fn render_screen(summary: &Summary) -> String {
-    Screen(summary).to_string()
+/// Renders a summary for a terminal of this width.
+fn render_screen(summary: &Summary, width: Option<usize>) -> String {
+    Screen { summary, width: width.unwrap_or(LINE_WIDTH).min(MAX_LINE_WIDTH) }.to_string()
 }
 
 /// A summary as text.
-struct Screen<'a>(&'a Summary);
+struct Screen<'a> {
+    summary: &'a Summary,
+    width: usize,
+}
 
 impl Display for Screen<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Some(span) = span(self.0) else {
-            return writeln!(
-                f,
-                "Nothing was offloaded yet. `atlatl install` puts your servers behind the proxy."
-            );
+        let Self { summary, width } = *self;
+        let Some(span) = span(summary) else {
+            let text =
+                "Nothing was offloaded yet. `atlatl install` puts your servers behind the proxy.";
+            return paragraph(f, width, "", Style::new(), text);
         };
-        let all = &self.0.all;
+        let all = &summary.all;
         writeln!(f, "{HEADING}Tokens, {span}{HEADING:#}\n")?;
-        sum(f, self.0)?;
+        sum(f, summary)?;
+        whole_results(f, width, all)?;
         writeln!(f)?;
         let results = counted(all.results, "result", "results");
         let questions = counted(all.replies, "question", "questions");
@@ -165,20 +231,21 @@ impl Display for Screen<'_> {
             write!(f, ", {} not", grouped(all.failures))?;
         }
         writeln!(f)?;
-        let hooks = &self.0.hooks;
+        let hooks = &summary.hooks;
         if hooks.results > 0 {
             let results = counted(hooks.results, "result", "results");
             let net = signed(hooks.net_tokens());
-            writeln!(
-                f,
-                "  by hooks: {net} tokens in {results}, without what the agent would truncate"
-            )?;
+            writeln!(f, "  by hooks: {net} tokens in {results}")?;
         }
         if let Some(ratio) = all.access_ratio() {
             let (read, of) = (grouped(all.records_read), grouped(all.records));
             writeln!(f, "  {read} of {of} records read: {}", per_cent(ratio * 100.0))?;
         }
-        times(f, self.0)?;
+        if all.to_programs > 0 {
+            let answers = counted(all.to_programs, "answer", "answers");
+            writeln!(f, "  {answers} on the command line, in no model's context")?;
+        }
+        times(f, summary)?;
         if all.passed > 0 {
             let passed = counted(all.passed, "result", "results");
             writeln!(f, "  {passed} passed to another tool by reference")?;
@@ -190,22 +257,35 @@ impl Display for Screen<'_> {
                 "  {NEGATIVE}{failed} could not be stored{NEGATIVE:#}: see `atlatl doctor`"
             )?;
         }
-        bars(f, "By server", &self.0.servers)?;
-        bars(f, "By tool", &self.0.tools)?;
-        match &self.0.days[..] {
+        bars(f, width, "By server", &summary.servers)?;
+        bars(f, width, "By tool", &summary.tools)?;
+        bars(f, width, "By command", &summary.commands)?;
+        match &summary.days[..] {
             [] | [_] => {}
-            days if days.len() <= MAX_ROWS => bars(f, "By day (UTC)", days)?,
-            days => bars(f, "The last days (UTC)", &days[days.len() - MAX_ROWS..])?,
+            days if days.len() <= MAX_ROWS => bars(f, width, "By day (UTC)", days)?,
+            days => bars(f, width, "The last days (UTC)", &days[days.len() - MAX_ROWS..])?,
         }
-        if all.net_tokens() < 0 {
-            writeln!(
-                f,
-                "\nOffloading cost more than it saved. Raise proxy.threshold_tokens, or set tools at \
-                 the\nend of the list to \"inline\" in [proxy.policy]."
-            )?;
+        if let Some(advice) = loss_advice(all) {
+            writeln!(f)?;
+            paragraph(f, width, "", Style::new(), advice)?;
         }
         Ok(())
     }
+}
+
+/// What a negative net saving means for the settings. `None` if tokens were saved.
+fn loss_advice(all: &Figures) -> Option<&'static str> {
+    if all.net_tokens() >= 0 {
+        return None;
+    }
+    Some(if all.net_tokens_of_whole_results() < 0 {
+        "Offloading cost more than it saved. Raise proxy.threshold_tokens, or set tools at the end of the \
+         list to \"inline\" in [proxy.policy]."
+    } else {
+        // What the client shows can be less than a descriptor takes.
+        "The clients would have truncated these results themselves, so offloading saved little. No \
+         setting changes that. In return, the whole results can be queried."
+    })
 }
 
 /// The table of costs and the net saving.
@@ -213,7 +293,11 @@ fn sum(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     let all = &summary.all;
     let minus = |tokens: u64| signed(-tokens.cast_signed());
     let rows = [
-        ("inline, without offloading", grouped(all.inline.tokens()), basis_label(all.inline)),
+        (
+            "inline, without offloading",
+            grouped(all.visible_tokens.tokens()),
+            basis_label(all.visible_tokens),
+        ),
         ("descriptors", minus(all.descriptors.tokens()), basis_label(all.descriptors)),
         ("replies to questions", minus(all.reply_tokens.tokens()), basis_label(all.reply_tokens)),
         ("tool definitions", minus(all.definitions.tokens()), basis_label(all.definitions)),
@@ -234,6 +318,26 @@ fn sum(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     )
 }
 
+/// Says what the sum leaves out: the parts of results that a client would have cut, or that it may.
+fn whole_results(f: &mut Formatter<'_>, width: usize, all: &Figures) -> fmt::Result {
+    let whole = all.inline.tokens();
+    if whole > all.visible_tokens.tokens() {
+        let (whole, net) = (grouped(whole), signed(all.net_tokens_of_whole_results()));
+        let text = format!(
+            "Clients show only the beginning of very large results. Whole: {whole} tokens, net {net}."
+        );
+        paragraph(f, width, "  ", FAINT, &text)?;
+    }
+    if all.without_limit > 0 {
+        let results = counted(all.without_limit, "result counts", "results count");
+        let text = format!(
+            "{results} whole, as the limit of the client is not known: see --client-limit."
+        );
+        paragraph(f, width, "  ", FAINT, &text)?;
+    }
+    Ok(())
+}
+
 fn times(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     let all = &summary.all;
     for (what, times) in [("storing", &all.storing), ("answering", &all.answering)] {
@@ -245,7 +349,29 @@ fn times(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
-fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[SummaryRow]) -> fmt::Result {
+/// Writes text, wrapped between words.
+fn paragraph(
+    f: &mut Formatter<'_>,
+    width: usize,
+    indent: &str,
+    style: Style,
+    text: &str,
+) -> fmt::Result {
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && indent.len() + line.chars().count() + 1 + word.len() > width {
+            writeln!(f, "{indent}{style}{line}{style:#}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(f, "{indent}{style}{line}{style:#}")
+}
+
+fn bars(f: &mut Formatter<'_>, width: usize, heading: &str, rows: &[SummaryRow]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
@@ -257,31 +383,27 @@ fn bars(f: &mut Formatter<'_>, heading: &str, rows: &[SummaryRow]) -> fmt::Resul
         (rows, &[][..])
     };
     let visible = || first.iter().chain(last);
-    let name = |row: &SummaryRow| truncate(&printable(&row.name), MAX_NAME_CHARS);
-    let names = visible().map(|row| name(row).chars().count()).max().unwrap_or(0);
+    let name =
+        |row: &SummaryRow| atlatl_browse::fit(&printable(&row.name), MAX_NAME_WIDTH).into_owned();
+    let names = visible().map(|row| atlatl_browse::width(&name(row))).max().unwrap_or(0);
     let nets = visible().map(|row| signed(row.figures.net_tokens()).chars().count()).max();
     let nets = nets.unwrap_or(0);
-    let width = LINE_WIDTH.saturating_sub(names + nets + 6);
+    let width = width.saturating_sub(names + nets + 6);
     let max = rows.iter().map(|row| row.figures.net_tokens().unsigned_abs()).max();
     let max = max.unwrap_or(0).max(1);
     let line = |f: &mut Formatter<'_>, row: &SummaryRow| {
         let net = row.figures.net_tokens();
         let style = if net < 0 { NEGATIVE } else { Style::new() };
         let bar = bar(net.unsigned_abs(), max, width);
-        writeln!(f, "  {:<names$}  {style}{:>nets$}  {}{style:#}", name(row), signed(net), bar)
+        let name = name(row);
+        let gap = names.saturating_sub(atlatl_browse::width(&name));
+        writeln!(f, "  {name}{:gap$}  {style}{:>nets$}  {bar}{style:#}", "", signed(net))
     };
     first.iter().try_for_each(|row| line(f, row))?;
     if !last.is_empty() {
         writeln!(f, "  {FAINT}… {} more{FAINT:#}", rows.len() - first.len() - last.len())?;
     }
     last.iter().try_for_each(|row| line(f, row))
-}
-
-fn truncate(text: &str, max: usize) -> String {
-    if text.chars().count() <= max {
-        return text.to_owned();
-    }
-    text.chars().take(max - 1).chain(['…']).collect()
 }
 
 /// A bar of at most `width` columns, in eighths of a column.
@@ -298,6 +420,65 @@ fn bar(part: u64, whole: u64, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The summary of one stored result of `tokens` tokens, with further members of its event.
+    fn summary(server: &str, tokens: u64, members: &str) -> Summary {
+        let event = format!(
+            r#"{{"time":"2026-11-14T10:00:00Z","ref":"lro:01K9ZZZZZZZZZZZZZZZZZZZZZZ",
+            "event":"ResultOffloaded","tool":"list","server":"{server}","records":500,"bytes":90000,
+            "inline":{{"tokens":{tokens},"method":"counted"}},"all_texts":true,{members}
+            "descriptor":{{"tokens":800,"method":"counted"}},"took_us":9000}}"#
+        );
+        Summary::from_events([serde_json::from_str(&event).unwrap()])
+    }
+
+    /// The limit of a client that truncates results above 25,000 tokens.
+    const LIMIT: &str = r#""client_limit":{"tokens":{"limit":25000,"visible_tokens":500}},"#;
+
+    /// A summary as text on one line, and as a page.
+    fn renderings(summary: &Summary) -> [String; 2] {
+        let screen = anstream::adapter::strip_str(&render_screen(summary, None)).to_string();
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        [words.join(" "), page::render_page(summary)]
+    }
+
+    #[test]
+    fn g76_settings_are_no_advice_for_results_that_clients_truncate() {
+        let advice = |text: &str| {
+            let settings = text.contains("Raise proxy.threshold_tokens");
+            (settings, text.contains("would have truncated these results themselves"))
+        };
+        for text in renderings(&summary("files", 90_000, LIMIT)) {
+            assert_eq!(advice(&text), (false, true), "{text}");
+        }
+        for text in renderings(&summary("files", 600, LIMIT)) {
+            assert_eq!(advice(&text), (true, false), "{text}");
+        }
+        for text in renderings(&summary("files", 20_000, LIMIT)) {
+            assert_eq!(advice(&text), (false, false), "{text}");
+        }
+    }
+
+    #[test]
+    fn g76_the_headline_mentions_results_without_a_known_limit() {
+        let headline = |members| render_headline(&summary("files", 20_000, members).all).unwrap();
+        let known = "19,200 tokens net: 1 result stored, 0 questions answered";
+        assert_eq!(headline(LIMIT), known);
+        let unknown = known.replace("stored", "stored (1 without a known limit)");
+        assert_eq!(headline(""), unknown);
+        assert_eq!(render_headline(&Figures::default()), None);
+    }
+
+    #[test]
+    fn names_are_cut_by_their_width() {
+        let summary = summary(&"字".repeat(30), 20_000, LIMIT);
+        let text = anstream::adapter::strip_str(&render_screen(&summary, Some(60))).to_string();
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains('字')).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        for line in lines {
+            assert!(line.contains('…') && atlatl_browse::width(line) <= 60, "{text}");
+        }
+    }
 
     #[test]
     fn bars_are_in_proportion_and_never_nothing() {

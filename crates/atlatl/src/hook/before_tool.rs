@@ -1,4 +1,5 @@
-//! The hook before a command: puts `atlatl run --` in front of it where that changes no permission.
+//! The hook before a command: puts `atlatl run --agent AGENT --` in front of it where that changes no
+//! permission.
 //!
 //! Codex truncates the output of a command before its hook, and Claude Code has no replacing hook for a
 //! command that fails. `atlatl run` sees all of the output of both.
@@ -88,7 +89,9 @@ impl CommandEvent {
         context.permission_mode = self.permission_mode;
         context.host_arguments = process.arguments;
         let names = ShellNames::read(client, &context, self.session_id.as_deref());
-        let Decision::Rewrite(rewritten) = rewrite(&command, program, &names) else { return None };
+        let Decision::Rewrite(rewritten) = rewrite(&command, program, host.name(), &names) else {
+            return None;
+        };
         let verdict = may_rewrite(client, &context, &command, &rewritten).ok()?;
         self.tool_input.insert("command".to_owned(), rewritten.into());
         let mut output = json!({
@@ -136,7 +139,7 @@ mod tests {
     const SNAPSHOT: (&str, &str) = (".claude/shell-snapshots/snapshot-bash-1.sh", "");
     const ALLOW: (&str, &str) = (
         ".claude/settings.json",
-        r#"{"permissions": {"allow": ["Bash(cargo test:*)", "Bash(/opt/atlatl run -- cargo test:*)"]}}"#,
+        r#"{"permissions": {"allow": ["Bash(cargo test:*)", "Bash(/opt/atlatl run --agent claude-code -- cargo test:*)"]}}"#,
     );
 
     fn call(command: &str) -> Value {
@@ -150,7 +153,10 @@ mod tests {
         let output = &answer["hookSpecificOutput"];
         assert_eq!(
             output["updatedInput"],
-            json!({"command": "/opt/atlatl run -- cargo test", "description": "Test"})
+            json!({
+                "command": "/opt/atlatl run --agent claude-code -- cargo test",
+                "description": "Test",
+            })
         );
         assert!(output.get("permissionDecision").is_none());
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use lro_core::ClientLimit;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -12,8 +13,10 @@ use super::{SUBJECTS, SnakeCaseInput, ToolEvent, ToolText, subject, tool_result}
 /// The longest standard error, in bytes, that stays in the output beside a descriptor. A longer one is
 /// stored with the output.
 const MAX_STDERR_LEN: usize = 2000;
-/// The longest output of `Bash`, in characters, that Claude Code shows.
-const BASH_LIMIT: u64 = 30_000;
+/// Claude Code writes a longer output of `Bash` to a file, and shows the first 2,000 characters.
+pub(super) const BASH_LIMIT: ClientLimit =
+    ClientLimit::Bytes { limit: 30_000, visible_bytes: BASH_PREVIEW };
+const BASH_PREVIEW: u64 = 2000;
 /// The characters that Claude Code shows of an MCP result beyond its limit.
 const MCP_PREVIEW: u64 = 2000;
 /// The characters of an MCP result from which Claude Code shows only a preview: 25,000 tokens.
@@ -118,7 +121,7 @@ fn bash(mut response: Map<String, Value>) -> Option<ToolEvent<'static>> {
         response.insert("stdout".to_owned(), descriptor.into());
         Value::Object(response)
     });
-    event.shown_bytes = Some(shown.min(BASH_LIMIT));
+    event.shown_bytes = Some(if spill.is_some() { BASH_PREVIEW } else { shown });
     event.spill = spill;
     Some(event)
 }

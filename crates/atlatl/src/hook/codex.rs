@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{SnakeCaseInput, ToolEvent, ToolText, tool_result};
 
 /// The characters that Codex shows of an output.
-const SHOWN_LIMIT: u64 = 12_000;
+pub(super) const SHOWN_LIMIT: u64 = 12_000;
 
 /// The beginning of an output that Codex truncated.
 const TRUNCATED: &str = "Warning: truncated output (";

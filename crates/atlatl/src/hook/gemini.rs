@@ -11,7 +11,7 @@ use super::tool::SHOW;
 use super::{SnakeCaseInput, ToolEvent, ToolText, with_status};
 
 /// The characters that Gemini CLI shows of an output by default.
-const SHOWN_LIMIT: u64 = 40_000;
+pub(super) const SHOWN_LIMIT: u64 = 40_000;
 
 /// The beginning of the line that Gemini CLI adds to an output of which it kept only the last 16 MB.
 const TRUNCATED: &str = "[GEMINI_CLI_WARNING: Output truncated";

@@ -1,7 +1,7 @@
 //! Decides whether a hook may rewrite a command without changing what the user permits.
 //!
 //! A host that receives a rewritten command applies its rules to the new text. A rule about `git push`
-//! does not match `atlatl run -- git push`, so a rewrite could run what a rule denies, or ask for what
+//! does not match `atlatl run … git push`, so a rewrite could run what a rule denies, or ask for what
 //! a rule allows. [`may_rewrite`] reads the rules of the user, the project and the administrator, and
 //! permits a rewrite only if the host decides the same for both texts. Everything that it cannot read
 //! or does not understand means: leave the command alone, and the host decides on the original.

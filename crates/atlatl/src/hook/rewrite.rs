@@ -1,18 +1,21 @@
 //! Decides whether a command line of a coding agent can run under `atlatl run`, and rewrites it.
 //!
-//! A rewrite inserts `PROGRAM run --` before the last command of each pipeline and changes nothing else:
-//! words stay as they were typed, and the host's own shell expands them, chooses between the commands of
-//! a list, and runs its own builtins. What the parser or the table of programs does not know is kept as
-//! it is.
+//! A rewrite inserts `PROGRAM run --agent AGENT --` before the last command of each pipeline and changes
+//! nothing else: words stay as they were typed, and the host's own shell expands them, chooses between the
+//! commands of a list, and runs its own builtins. What the parser or the table of programs does not know is
+//! kept as it is.
 //!
 //! ```
 //! use atlatl_lro::hook::rewrite::{Decision, Reason, ShellNames, rewrite};
 //!
 //! let names = ShellNames::from_scripts([""]);
-//! let decide = |line| rewrite(line, "atlatl", &names);
+//! let decide = |line| rewrite(line, "atlatl", "codex", &names);
 //! assert_eq!(
 //!     decide("cargo test | tail -n 50 && git log"),
-//!     Decision::Rewrite("cargo test | atlatl run -- tail -n 50 && atlatl run -- git log".to_owned()),
+//!     Decision::Rewrite(
+//!         "cargo test | atlatl run --agent codex -- tail -n 50 && atlatl run --agent codex -- git log"
+//!             .to_owned()
+//!     ),
 //! );
 //! assert_eq!(decide("cargo test > log"), Decision::Keep(Reason::Redirection));
 //! assert_eq!(decide("cd src && ls"), Decision::Keep(Reason::ShellState));
@@ -25,6 +28,7 @@ pub(crate) mod syntax;
 use std::fmt;
 
 use self::programs::Usage;
+pub use self::programs::program_name;
 pub use self::shell_names::ShellNames;
 
 /// Whether a command line is rewritten.
@@ -89,7 +93,7 @@ pub enum Reason {
     Shadowed,
     /// Only builtins, whose output stays short.
     NothingToWrap,
-    /// Atlatl's own path cannot be written as a shell word.
+    /// Atlatl's own path or the agent's name cannot be written as a shell word.
     ProgramPath,
 }
 
@@ -127,13 +131,20 @@ impl fmt::Display for Reason {
 
 /// Rewrites `line` so that `program` runs the last command of each pipeline, or keeps it.
 ///
-/// `names` are the aliases and functions of the host's shell.
-pub fn rewrite(line: &str, program: &str, names: &ShellNames) -> Decision {
-    try_rewrite(line, program, names).map_or_else(Decision::Keep, Decision::Rewrite)
+/// `agent` is the host's name, by which `program` knows how much of an output the host would show. `names`
+/// are the aliases and functions of the host's shell.
+pub fn rewrite(line: &str, program: &str, agent: &str, names: &ShellNames) -> Decision {
+    try_rewrite(line, program, agent, names).map_or_else(Decision::Keep, Decision::Rewrite)
 }
 
-fn try_rewrite(line: &str, program: &str, names: &ShellNames) -> Result<String, Reason> {
-    let prefix = format!("{} run -- ", shell_word(program).ok_or(Reason::ProgramPath)?);
+fn try_rewrite(
+    line: &str,
+    program: &str,
+    agent: &str,
+    names: &ShellNames,
+) -> Result<String, Reason> {
+    let word = |text| shell_word(text).ok_or(Reason::ProgramPath);
+    let prefix = format!("{} run --agent {} -- ", word(program)?, word(agent)?);
     let parsed = syntax::parse(line)?;
     let mut offsets = Vec::new();
     for pipeline in &parsed.pipelines {
@@ -181,16 +192,19 @@ mod tests {
     use super::*;
 
     fn decide(line: &str, program: &str, script: &str) -> Decision {
-        rewrite(line, program, &ShellNames::from_scripts([script]))
+        rewrite(line, program, "codex", &ShellNames::from_scripts([script]))
     }
 
     #[test]
-    fn the_path_of_the_program_is_quoted() {
-        let expected = "'/a b/it'\\''s' run -- ls";
+    fn the_path_of_the_program_and_the_agent_are_quoted() {
+        let expected = "'/a b/it'\\''s' run --agent codex -- ls";
         assert_eq!(decide("ls", "/a b/it's", ""), Decision::Rewrite(expected.to_owned()));
         for program in ["", "-x", "a\nb"] {
             assert_eq!(decide("ls", program, ""), Decision::Keep(Reason::ProgramPath));
         }
+        let decide = |agent| rewrite("ls", "atlatl", agent, &ShellNames::from_scripts([""]));
+        assert_eq!(decide("a b"), Decision::Rewrite("atlatl run --agent 'a b' -- ls".to_owned()));
+        assert_eq!(decide("--"), Decision::Keep(Reason::ProgramPath));
     }
 
     #[test]
@@ -207,23 +221,25 @@ mod tests {
         assert_eq!(decide("ls", "atlatl", script), Decision::Keep(Reason::Shadowed));
         assert_eq!(decide("git log", "atlatl", script), Decision::Keep(Reason::Shadowed));
         // What is not wrapped runs as before.
-        let expected = "git log | atlatl run -- wc -l";
+        let expected = "git log | atlatl run --agent codex -- wc -l";
         assert_eq!(
             decide("git log | wc -l", "atlatl", script),
             Decision::Rewrite(expected.to_owned())
         );
-        assert_eq!(rewrite("ls", "atlatl", &ShellNames::Unknown), Decision::Keep(Reason::Shadowed));
+        let decision = rewrite("ls", "atlatl", "codex", &ShellNames::Unknown);
+        assert_eq!(decision, Decision::Keep(Reason::Shadowed));
     }
 
     #[test]
     fn a_line_is_kept_if_the_program_itself_may_be_an_alias() {
         let script = "alias atlatl='atlatl --set x'\n";
         assert_eq!(decide("ls", "atlatl", script), Decision::Keep(Reason::Shadowed));
-        let expected = Decision::Rewrite("/opt/atlatl run -- ls".to_owned());
+        let expected = Decision::Rewrite("/opt/atlatl run --agent codex -- ls".to_owned());
         assert_eq!(decide("ls", "/opt/atlatl", script), expected);
-        let decision = rewrite("./check", "atlatl", &ShellNames::Unknown);
+        let decision = rewrite("./check", "atlatl", "codex", &ShellNames::Unknown);
         assert_eq!(decision, Decision::Keep(Reason::Shadowed));
-        let decision = rewrite("./check", "/opt/atlatl", &ShellNames::Unknown);
-        assert_eq!(decision, Decision::Rewrite("/opt/atlatl run -- ./check".to_owned()));
+        let decision = rewrite("./check", "/opt/atlatl", "codex", &ShellNames::Unknown);
+        let expected = "/opt/atlatl run --agent codex -- ./check";
+        assert_eq!(decision, Decision::Rewrite(expected.to_owned()));
     }
 }

@@ -6,14 +6,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
 
+use atlatl_lro::hook::rewrite::program_name;
 use chrono::{DateTime, Utc};
-use lro::{
-    CallArguments, Delivered, Event, EventKind, EventSink, IdSeed, Offloaded, Offloader,
-    ResultBody, ToolCall,
-};
-use lro_core::tokens::{Estimate, Method, Tokens};
+use lro::{CallArguments, Delivered, IdSeed, Offloaded, Offloader, ResultBody, ToolCall};
 use lro_core::tool_result::ToolResult;
-use lro_core::{Extraction, O200k, Operation};
+use lro_core::{ClientLimit, Extraction, O200k, Operation};
 use lro_spool::{Address, Spool as _};
 use serde_json::value::RawValue;
 
@@ -124,10 +121,7 @@ impl HookStore<'_> {
         let tool = self.host.common_name(&event.tool).to_owned();
         let stores = Stores::from_settings(self.settings, Some(self.scope)).ok()?;
         let spool = stores.spool_for(&Operation::from_tool(&tool));
-        let events = Arc::new(CappedSavings {
-            ledger: LedgerSink::new(self.settings, "atlatl hook"),
-            shown_bytes: event.shown_bytes,
-        });
+        let events = Arc::new(LedgerSink::new(self.settings, "atlatl hook"));
         let offloader = Offloader::new(spool, &config)
             .with_tokenizer(O200k)
             .with_events(events)
@@ -136,7 +130,18 @@ impl HookStore<'_> {
         let source = self.source(event)?;
         let label = self.host.ledger_label();
         let arguments = event.arguments.map(CallArguments::new);
-        let call = PreparedCall { tool, label, arguments, source, stores, offloader };
+        let program = event.shell_command(self.host).and_then(program_name);
+        let client_limit = event.shown_bytes.map(ClientLimit::first_bytes);
+        let call = PreparedCall {
+            tool,
+            label,
+            arguments,
+            program,
+            client_limit,
+            source,
+            stores,
+            offloader,
+        };
         (!call.offloader.is_always_inline(call.tool_call(), call.source.len())).then_some(call)
     }
 
@@ -179,6 +184,8 @@ struct PreparedCall<'a> {
     /// The server of the result in the ledger.
     label: &'static str,
     arguments: Option<CallArguments>,
+    program: Option<&'a str>,
+    client_limit: Option<ClientLimit>,
     source: Source<'a>,
     stores: Stores,
     offloader: Offloader,
@@ -189,6 +196,8 @@ impl PreparedCall<'_> {
         ToolCall {
             server: Some(self.label),
             arguments: self.arguments.as_ref(),
+            client_limit: self.client_limit,
+            program: self.program,
             ..ToolCall::new(&self.tool)
         }
     }
@@ -205,6 +214,8 @@ impl PreparedCall<'_> {
         let call = ToolCall {
             server: Some(self.label),
             arguments: self.arguments.as_ref(),
+            client_limit: self.client_limit,
+            program: self.program,
             ..ToolCall::new(&self.tool)
         };
         match deliver(&self.offloader, call, self.source, seed)? {
@@ -289,46 +300,9 @@ fn deliver_result(
     Some(offloader.deliver_result(call, ResultBody::ToolResult(&result), seed))
 }
 
-/// Writes events to the ledger, with the tokens that the host would have shown.
-///
-/// g76: what the host truncates does not count as saved.
-struct CappedSavings {
-    ledger: LedgerSink,
-    shown_bytes: Option<u64>,
-}
-
-impl EventSink for CappedSavings {
-    fn publish(&self, mut event: Event) {
-        if let EventKind::ResultOffloaded { bytes, inline, .. } = &mut event.kind
-            && let Some(shown) = self.shown_bytes
-        {
-            *inline = capped(*inline, *bytes, shown);
-        }
-        self.ledger.publish(event);
-    }
-}
-
-/// The estimate for the first `shown` of `bytes` bytes.
-fn capped(all: Estimate, bytes: u64, shown: u64) -> Estimate {
-    if shown >= bytes {
-        return all;
-    }
-    let tokens = u128::from(all.tokens.0) * u128::from(shown) / u128::from(bytes.max(1));
-    let tokens = Tokens(u64::try_from(tokens).unwrap_or(all.tokens.0));
-    Estimate { tokens, method: Method::Sampled }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn g76_only_what_the_host_shows_counts_as_saved() {
-        let all = Estimate { tokens: Tokens(87_000), method: Method::Counted };
-        assert_eq!(capped(all, 348_000, 30_000).tokens, Tokens(7500));
-        assert_eq!(capped(all, 348_000, 400_000), all);
-        assert_eq!(capped(all, 0, 0), all);
-    }
 
     #[test]
     fn only_blocks_of_which_nothing_is_lost_are_read_as_a_result() {

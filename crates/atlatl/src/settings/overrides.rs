@@ -8,7 +8,7 @@ use serde_json::Value;
 use toml::de::DeValue;
 
 use super::file::to_json;
-use super::{LayerEntries, Origin, Problem};
+use super::{LayerEntries, Origin, Problem, Problems, SettingEntry};
 
 /// The prefix of environment variables that set a key. `__` separates the levels of the key.
 const VARIABLE_PREFIX: &str = "ATLATL_";
@@ -61,6 +61,16 @@ pub(super) fn read_assignments(assignments: &[String], entries: &mut LayerEntrie
             Some((name, value)) => read_assignment(name.trim(), value, entries),
             None => entries.problems.push(Problem::no_assignment(assignment)),
         }
+    }
+}
+
+/// Parses and checks a value for the key `name`, as `--set` does.
+pub(crate) fn parse_assignment(name: &str, value: &str) -> Result<SettingEntry, Problems> {
+    let mut entries = LayerEntries::default();
+    read_assignment(name.trim(), value, &mut entries);
+    match entries.entries.pop() {
+        Some(entry) if entries.problems.is_empty() => Ok(entry),
+        _ => Err(entries.problems.into_iter().collect()),
     }
 }
 

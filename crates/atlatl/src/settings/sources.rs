@@ -11,8 +11,13 @@ use serde::{Serialize, Serializer};
 /// The file name of a project's configuration.
 pub(crate) const PROJECT_FILE: &str = "atlatl.toml";
 
+/// The working directory, empty if it does not exist, if the variable is set: a shell started this process for completions.
+pub(crate) fn completion_directory(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(|_| env::current_dir().unwrap_or_default())
+}
+
 /// All sources of settings, as values: a test makes its own.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
     /// Weakest first.
     pub(super) files: Vec<SourceFile>,
@@ -41,7 +46,7 @@ pub(crate) struct Surroundings {
 }
 
 /// A configuration file of a layer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SourceFile {
     pub(super) layer: FileLayer,
     pub(super) path: PathBuf,
@@ -97,6 +102,12 @@ impl Sources {
     /// An environment variable.
     pub(crate) fn os_variable(&self, name: &str) -> Option<&OsString> {
         self.environment.iter().find(|(variable, _)| variable == name).map(|(_, value)| value)
+    }
+
+    /// The file that the user edits: that of `--config`, or the user's own.
+    pub(crate) fn editable_file(&self) -> Option<PathBuf> {
+        let is_own = |file: &&SourceFile| matches!(file.layer, FileLayer::User | FileLayer::Named);
+        self.files.iter().find(is_own).map(|file| file.path.clone())
     }
 
     /// Adds a `--set` assignment, which overrides every file and variable.

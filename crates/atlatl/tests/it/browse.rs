@@ -1,27 +1,19 @@
 //! `atlatl results show` on a pseudo-terminal: keys in, screen contents out.
 
-use std::{
-    fmt::Write as _,
-    fs::File,
-    io::{Read as _, Write as _},
-    process::{Child, Stdio},
-    sync::{Arc, Mutex},
-    thread,
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use rustix::termios::{Winsize, tcsetwinsize};
 
+use crate::person::{ENTERED, Person, SCREEN_TIMEOUT, screen};
 use crate::program::{Program, terminal};
 
-/// The time limit for an expected screen, for busy machines.
-const SCREEN_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The sequences that enter and leave the alternate screen.
-const ENTERED: &str = "\u{1b}[?1049h";
-const LEFT: &str = "\u{1b}[?1049l";
-
-fn records(count: usize) -> String {
+pub(crate) fn records(count: usize) -> String {
     (0..count).fold(String::new(), |mut lines, n| {
         let price = (n * 37) % 101;
         writeln!(lines, r#"{{"n":{n},"name":"thing_{n}","price":{price}}}"#).unwrap();
@@ -29,134 +21,10 @@ fn records(count: usize) -> String {
     })
 }
 
-fn store(program: &Program, result: &str) -> String {
+pub(crate) fn store(program: &Program, result: &str) -> String {
     let args = ["offload", "--set", "proxy.threshold_tokens=1", "--tool", "list_things"];
     let run = program.run_with_input(&args, result.as_bytes());
     run.json()["lro"]["ref"].as_str().unwrap().to_owned()
-}
-
-/// A user of the program on a pseudo-terminal.
-struct Person {
-    hand: File,
-    terminal: File,
-    child: Child,
-    shown: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Person {
-    fn at(program: &Program, args: &[&str]) -> Self {
-        let (hand, terminal) = terminal();
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&terminal, size).unwrap();
-        let end = || Stdio::from(terminal.try_clone().unwrap());
-        let child = program
-            .command(args)
-            .env("TERM", "xterm-256color")
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        let shown = Arc::new(Mutex::new(Vec::new()));
-        let (mut eye, into) = (hand.try_clone().unwrap(), Arc::clone(&shown));
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(read @ 1..) = eye.read(&mut buffer) {
-                into.lock().unwrap().extend_from_slice(&buffer[..read]);
-            }
-        });
-        Self { hand, terminal, child, shown }
-    }
-
-    /// The output so far.
-    fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
-    }
-
-    /// Waits until `text` is on the screen.
-    fn sees(&mut self, text: &str) {
-        self.waits(|screen| screen.contains(text), text);
-    }
-
-    fn waits(&mut self, met: impl Fn(&str) -> bool, what: &str) {
-        let since = Instant::now();
-        loop {
-            let screen = screen(&self.shown());
-            if met(&screen) {
-                return;
-            }
-            assert!(since.elapsed() < SCREEN_TIMEOUT, "{what:?} is not on the screen:\n{screen}");
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn presses(&mut self, keys: &str) {
-        self.hand.write_all(keys.as_bytes()).unwrap();
-    }
-
-    fn is_raw(&self) -> bool {
-        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
-        !modes.contains(LocalModes::ICANON) && !modes.contains(LocalModes::ECHO)
-    }
-
-    /// Waits for the exit, and checks that the terminal is restored.
-    fn leaves(mut self) -> std::process::ExitStatus {
-        let since = Instant::now();
-        let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(since.elapsed() < SCREEN_TIMEOUT, "it does not end");
-            thread::sleep(Duration::from_millis(20));
-        };
-        assert!(!self.is_raw(), "the terminal is still raw");
-        self.sees_end();
-        status
-    }
-
-    fn sees_end(&self) {
-        let since = Instant::now();
-        while since.elapsed() < SCREEN_TIMEOUT {
-            let shown = self.shown();
-            if shown.contains(LEFT) && shown.ends_with("\u{1b}[?25h") {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        panic!("the terminal was not given back: {:?}", self.shown());
-    }
-}
-
-/// The lines of the screen: a minimal terminal emulator for the sequences that occur here.
-fn screen(written: &str) -> String {
-    let mut lines = vec![vec![' '; 80]; 24];
-    let (mut x, mut y) = (0, 0);
-    let mut rest = written;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        if let Some(command) = rest.strip_prefix('[').filter(|_| c == '\u{1b}') {
-            let Some(end) = command.find(|c: char| c.is_ascii_alphabetic()) else { break };
-            let mut numbers = command[..end].split(';').map(|n| n.parse::<usize>().unwrap_or(1));
-            match command.as_bytes()[end] {
-                b'H' => {
-                    y = numbers.next().unwrap_or(1) - 1;
-                    x = numbers.next().unwrap_or(1) - 1;
-                }
-                b'J' => lines.iter_mut().skip(y).for_each(|line| line.fill(' ')),
-                b'K' => lines[y][x..].fill(' '),
-                _ => {}
-            }
-            rest = &command[end + 1..];
-        } else if let Some(cell) = lines.get_mut(y).and_then(|line| line.get_mut(x)) {
-            *cell = c;
-            x += 1;
-        }
-    }
-    // Column widths do not matter here.
-    let words = |line: Vec<char>| {
-        line.into_iter().collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    lines.into_iter().map(words).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -241,7 +109,7 @@ fn a_result_that_is_cleaned_away_stays_open_until_it_is_left() {
     let reference = store(&program, &records(2000));
     let mut person = Person::at(&program, &["results", "show", &reference]);
     person.sees("of 2,000");
-    let file = program.run(&["results", "path", &reference, "--output", "human"]).stdout;
+    let file = program.run(&["results", "path", &reference]).stdout;
     let file =
         file.trim().replace("[DIR]", program.path("").to_str().unwrap().trim_end_matches('/'));
     std::fs::remove_file(&file).unwrap();
@@ -261,14 +129,17 @@ fn a_pipe_an_asked_form_and_plain_print_as_ever() {
     let reference = store(&program, &records(40));
     let show = ["results", "show", &reference];
     // In a pipe, TERM has no effect.
-    let piped = program.run(&show);
+    let piped = program.run(&[&show[..], &["--json"]].concat());
     assert_eq!(piped.json()["records"], 40);
     assert!(!piped.stdout.contains('\u{1b}') && piped.status == 0);
-    let human = program.run(&[&show[..], &["--output", "human"]].concat());
+    let human = program.run(&show);
     assert!(human.stdout.starts_with("result   lro:"), "{human}");
-    assert_eq!(program.run(&[&show[..], &["--plain"]].concat()).stdout, piped.stdout);
+    assert_eq!(program.run(&[&show[..], &["--plain"]].concat()).stdout, human.stdout);
+    // The spelling of an earlier version.
+    let former = program.run(&[&show[..], &["--output", "json"]].concat());
+    assert_eq!(former.stdout, piped.stdout);
     // On a terminal.
-    for (more, begins) in [("--plain", "result   lro:"), ("--output=json", "{")] {
+    for (more, begins) in [("--plain", "result   lro:"), ("--json", "{")] {
         let mut person = Person::at(&program, &[&show[..], &[more]].concat());
         let last = if more == "--plain" { "of 40 records" } else { "preview_cut" };
         assert!(person.child.wait().unwrap().success());
@@ -285,15 +156,21 @@ fn a_pipe_an_asked_form_and_plain_print_as_ever() {
 fn a_terminal_that_goes_away_ends_it() {
     let program = Program::new();
     let reference = store(&program, &records(50));
+    ends_with_its_terminal(&program, &["results", "show", &reference], "thing_3");
+    ends_with_its_terminal(&program, &[], "list_things");
+}
+
+/// Takes the terminal away when `text` is on it.
+fn ends_with_its_terminal(program: &Program, args: &[&str], text: &str) {
     let (hand, end) = terminal();
     let stdio = || Stdio::from(end.try_clone().unwrap());
-    let mut command = program.command(&["results", "show", &reference]);
+    let mut command = program.command(args);
     command.env("TERM", "xterm-256color").stdin(stdio()).stdout(stdio()).stderr(stdio());
     let mut child = command.spawn().unwrap();
     drop((end, command));
     let mut seen = Vec::new();
     let mut eye = hand.try_clone().unwrap();
-    while !String::from_utf8_lossy(&seen).contains("thing_3") {
+    while !String::from_utf8_lossy(&seen).contains(text) {
         let mut buffer = [0; 4096];
         let read = eye.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..read]);
@@ -309,4 +186,33 @@ fn a_terminal_that_goes_away_ends_it() {
         thread::sleep(Duration::from_millis(20));
     };
     assert!(status.success(), "{status}");
+}
+
+#[test]
+fn cells_are_copied_and_records_written_to_a_file() {
+    let program = Program::new();
+    let reference = store(&program, &records(300));
+    let mut person = Person::at(&program, &["results", "show", &reference]);
+    person.sees("of 300");
+    person.presses("jly");
+    person.sees("copied 7 characters");
+    let sequence = format!("\u{1b}]52;c;{}\u{7}", BASE64_STANDARD.encode("thing_1"));
+    assert!(person.shown().contains(&sequence), "{:?}", person.shown());
+    // The offered name is replaced by another.
+    person.presses("e\u{15}out.jsonl\r");
+    person.sees("wrote 300 records to out.jsonl");
+    let written = program.path("work/out.jsonl");
+    assert_eq!(std::fs::read_to_string(&written).unwrap(), records(300));
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(&written).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+    person.presses("e\u{15}out.jsonl\r");
+    person.sees("cannot create out.jsonl: File exists");
+    person.presses("v");
+    person.sees("name: 300 values");
+    person.presses("\r");
+    person.sees("1\u{2013}1 of 1");
+    person.presses("q");
+    assert_eq!(person.leaves().code(), Some(0));
 }

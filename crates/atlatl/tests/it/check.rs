@@ -15,7 +15,7 @@ enabled = \"yes\"
 fn a_right_configuration_for_a_person() {
     let run = Program::new()
         .file("work/atlatl.toml", "proxy.ttl_seconds = 60\n")
-        .run(&["config", "check", "--output", "human"]);
+        .run(&["config", "check"]);
     assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not found"]);
     assert_eq!(run.lines("atlatl.toml"), ["atlatl.toml: ok"]);
     assert_eq!(run.stderr, "");
@@ -24,7 +24,7 @@ fn a_right_configuration_for_a_person() {
 
 #[test]
 fn a_right_configuration_for_a_program() {
-    insta::assert_snapshot!(Program::new().run(&["config", "check"]), @r#"
+    insta::assert_snapshot!(Program::new().run(&["config", "check", "--json"]), @r#"
     status: 0
     --- stdout
     {
@@ -40,7 +40,7 @@ fn all_problems_for_a_person() {
     let program = Program::new()
         .file("work/atlatl.toml", WRONG)
         .variable("ATLATL_PROMPT__OFFLOAD__TRESHOLD", "5");
-    let check = program.run(&["config", "check", "--output", "human"]);
+    let check = program.run(&["config", "check"]);
     insta::assert_snapshot!(check, @r#"
     status: 2
     --- stdout
@@ -56,7 +56,7 @@ fn all_problems_for_a_person() {
     error: ATLATL_PROMPT__OFFLOAD__TRESHOLD: unknown environment variable
     hint: did you mean ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS?
     "#);
-    let show = program.run(&["config", "show", "--output", "human"]);
+    let show = program.run(&["config", "show"]);
     assert_eq!(show.to_string(), check.to_string());
 }
 
@@ -65,7 +65,7 @@ fn all_problems_for_a_program() {
     let run = Program::new()
         .file("work/atlatl.toml", "\n[zebra]\n")
         .variable("ATLATL_PROXY__TOOL", "all")
-        .run(&["config", "check"]);
+        .run(&["config", "check", "--json"]);
     insta::assert_snapshot!(run, @r#"
     status: 2
     --- stdout
@@ -102,14 +102,14 @@ fn one_file_is_checked_alone() {
         .file("work/right.toml", "prompt.offload.enabled = false\n")
         .file("work/wrong.toml", "prompt = 5\n[prompt\n")
         .variable("ATLATL_NONSENSE", "1");
-    let right = program.run(&["config", "check", "right.toml", "--output", "human"]);
+    let right = program.run(&["config", "check", "right.toml"]);
     insta::assert_snapshot!(right, @"
     status: 0
     --- stdout
     right.toml: ok
     --- stderr
     ");
-    let wrong = program.run(&["config", "check", "wrong.toml", "--output", "human"]);
+    let wrong = program.run(&["config", "check", "wrong.toml"]);
     insta::assert_snapshot!(wrong, @"
     status: 2
     --- stdout
@@ -117,7 +117,7 @@ fn one_file_is_checked_alone() {
     error: wrong.toml:2: not TOML: unclosed table, expected `]`
     error: wrong.toml:2: not TOML: duplicate key
     ");
-    let none = program.run(&["config", "check", "none.toml", "--output", "human"]);
+    let none = program.run(&["config", "check", "none.toml"]);
     insta::assert_snapshot!(none, @"
     status: 2
     --- stdout

@@ -4,13 +4,13 @@ use mif::DetailLevel;
 use serde_json::json;
 
 use crate::{
-    offload::{ask, memories},
+    offload::{ask, ask_json, memories},
     program::Program,
 };
 
 /// The rows of the report about the tool and the decision.
 fn decision(result: &str, args: &[&str]) -> String {
-    let run = ask(result, &[args, &["--output", "human"]].concat());
+    let run = ask(result, args);
     let rows = ["tool ", "decision ", "decided by ", "in its place "];
     let is_asked_for = |line: &&str| rows.iter().any(|row| line.starts_with(row));
     run.stdout.lines().filter(is_asked_for).collect::<Vec<_>>().join("\n")
@@ -37,7 +37,7 @@ fn f35_a_policy_decides_before_any_threshold() {
     decision    inline: a policy says so, whatever the size
     decided by  proxy.policy."get_page"
     "#);
-    let run = ask(&long, &inline).json();
+    let run = ask_json(&long, &inline).json();
     assert_eq!(
         run["decision"],
         json!({
@@ -183,7 +183,7 @@ fn f11_an_error_is_never_offloaded() {
     tool        not given (name it with --tool to apply its policy)
     decision    inline: the tool reported an error, which the model has to see
     ");
-    insta::assert_snapshot!(ask(result.to_string(), &[]), @r#"
+    insta::assert_snapshot!(ask_json(result.to_string(), &[]), @r#"
     status: 0
     --- stdout
     {
@@ -231,8 +231,9 @@ fn an_unfinished_result_stays_inline() {
 #[test]
 fn the_result_comes_from_a_file_or_from_standard_input() {
     let program = Program::new().file("work/rows.json", "[{\"a\":1},{\"a\":2}]");
-    let from_file = program.run(&["offload", "--dry-run", "rows.json"]);
-    let piped = program.run_with_input(&["offload", "--dry-run"], b"[{\"a\":1},{\"a\":2}]");
+    let from_file = program.run(&["offload", "--dry-run", "rows.json", "--json"]);
+    let piped =
+        program.run_with_input(&["offload", "--dry-run", "--json"], b"[{\"a\":1},{\"a\":2}]");
     assert_eq!(from_file.status, 0);
     assert_eq!(from_file.to_string(), piped.to_string());
     assert_eq!(piped.json()["records"]["count"], 2);
@@ -263,11 +264,11 @@ fn nothing_is_stored_by_a_dry_run() {
     assert!(!program.path("home").exists());
 }
 
-/// The number before ` tokens` or ` |` at the end of the README's row about a lock file.
+/// The number before ` tokens` or ` |` at the end of the README's row about a page of issues.
 fn readme_figures() -> Vec<f64> {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
     let readme = std::fs::read_to_string(readme).unwrap();
-    let row = readme.lines().find(|line| line.contains("`Cargo.lock`")).unwrap();
+    let row = readme.lines().find(|line| line.contains("`issues.json`")).unwrap();
     let after = row.split("about ").skip(1);
     let digits = |text: &str| {
         text.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(|c| *c != ',').collect()
@@ -276,10 +277,10 @@ fn readme_figures() -> Vec<f64> {
 }
 
 #[test]
-fn the_readme_shows_what_a_lock_file_takes() {
-    let lock_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock");
+fn the_readme_shows_what_a_page_of_issues_takes() {
+    let issues = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/issues.json");
     let program = Program::new();
-    let run = program.run(&["offload", "--dry-run", lock_file, "--tool", "read_text_file"]);
+    let run = program.run(&["offload", "--dry-run", issues, "--tool", "list_issues", "--json"]);
     let measured = run.json();
     let measured = [&measured["tokens"]["real"]["tokens"], &measured["descriptor"]["tokens"]];
     let shown = readme_figures();

@@ -7,6 +7,7 @@ use mif::DetailLevel;
 use serde_json::{Value, json};
 use testkit::recipes::{expected_outputs, run_and_parse, with_matches};
 
+use crate::person::Person;
 use crate::program::{Program, Run};
 
 const LEVELS: [(DetailLevel, &str); 3] =
@@ -51,7 +52,7 @@ fn f5_without_configuration_the_file_is_in_the_temporary_directory() {
     // run: the test must not sweep that directory.
     let program = program.file("work/result", &result);
     for variable in [None, Some("")] {
-        let mut command = program.command(&["offload", "--dry-run", "result"]);
+        let mut command = program.command(&["offload", "--dry-run", "result", "--json"]);
         command.env_remove("TMPDIR").envs(variable.map(|value| ("TMPDIR", value)));
         let own: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
         command.env("TMPDIR", "/tmp");
@@ -184,22 +185,20 @@ fn f42_texts_beside_the_payload_can_be_had_and_images_are_spoken_of() {
 
 #[test]
 fn a_descriptor_for_a_person_is_the_same_indented() {
-    let program = Program::new();
-    let args = ["--set", "proxy.threshold_tokens=1", "--tool", "list_orders"];
-    let csv = b"order,total\n1001,149.90\n1002,12.50\n";
-    let human = [&["offload"], &args[..], &["--output", "human"]].concat();
-    let run = program.run_with_input(&human, csv);
-    assert!(run.stdout.starts_with("{\n  "), "{run}");
-    assert!(run.stdout.contains("\n        \"total\": 149.90\n"), "{run}");
-    let (line, _) = offloaded(&program, &args, csv);
+    let program = Program::new().file("work/orders.csv", "order,total\n1001,149.90\n1002,12.50\n");
+    let offload = ["offload", "orders.csv", "--set", "proxy.threshold_tokens=1"];
+    let shown = Person::with_size(&program, &offload, (1000, 200)).prints();
+    assert!(shown.starts_with("{\n  "), "{shown}");
+    assert!(shown.contains("\n        \"total\": 149.90\n"), "{shown}");
     // Equal except for ids and times.
-    let steady = |run: &Run| {
-        let mut descriptor = run.json();
+    let steady = |shown: &str| {
+        let mut descriptor: Value = serde_json::from_str(shown).unwrap();
         let reference = descriptor["lro"]["ref"].as_str().unwrap()[4..].to_owned();
         descriptor["lro"]["expires_at"].take();
-        descriptor.to_string().replace(&reference, "")
+        let shown = descriptor.to_string().replace(&reference, "");
+        shown.replace(program.path("").to_str().unwrap().trim_end_matches('/'), "[DIR]")
     };
-    assert_eq!(steady(&run), steady(&line));
+    assert_eq!(steady(&shown), steady(&program.run(&offload).stdout));
 }
 
 #[test]
@@ -296,7 +295,7 @@ fn f07_a_group_may_read_where_configured() {
         assert_eq!((mode(file.parent().unwrap()), mode(file)), expected, "{set}");
         // Results stay accessible after `spool.readable_by` changes.
         for set in ["spool.readable_by=group", "spool.readable_by=owner"] {
-            let list = program.run(&["results", "list", "--set", set]);
+            let list = program.run(&["results", "list", "--set", set, "--json"]);
             assert_eq!((list.status, list.json().as_array().unwrap().len()), (0, 1), "{list}");
         }
     }

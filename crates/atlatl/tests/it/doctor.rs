@@ -30,7 +30,7 @@ fn atlatl() -> &'static str {
 }
 
 fn doctor(program: &Program, more: &[&str]) -> Run {
-    program.run(&[&["doctor", "--output", "json"], more].concat())
+    program.run(&[&["doctor", "--json"], more].concat())
 }
 
 /// All findings of a check.
@@ -159,14 +159,14 @@ fn doctor_is_quiet_on_a_healthy_machine() {
     assert!(passed.contains("everything (Claude Code) answers"), "{run}");
     assert_eq!(tree(&program.path("")), before, "nothing was changed");
 
-    let run = program.run(&["doctor", "--no-start", "--output", "human"]);
+    let run = program.run(&["doctor", "--no-start"]);
     let lines: Vec<&str> = run.stdout.lines().collect();
     assert!(lines.iter().any(|line| line.starts_with("✓ ok") && line.contains("configuration")));
     assert!(lines.last().unwrap().contains(" checks, 0 faults, "), "{run}");
     assert!(lines.len() <= 13 && lines.iter().all(|line| line.chars().count() <= 80), "{run}");
     // f22: usage is also shown without findings.
     assert!(run.lines("storage")[0].contains("0 results, 0 B of 10.7 GB; "), "{run}");
-    let all = program.run(&["doctor", "--no-start", "--all", "--output", "human"]);
+    let all = program.run(&["doctor", "--no-start", "--all"]);
     assert!(all.stdout.contains("  ✓ results-dir: "), "{all}");
 }
 
@@ -184,7 +184,7 @@ fn nothing_is_started_where_that_is_not_wanted() {
 fn a_person_sees_each_trouble_with_its_fix_below_it() {
     let program =
         machine().file("home/.claude.json", config("s\u{1b}[2J", &wrapped("no-such-program")));
-    let run = program.run(&["doctor", "--output", "human"]);
+    let run = program.run(&["doctor"]);
     assert_eq!(run.status, 1, "{run}");
     let at =
         run.stdout.lines().position(|line| line.starts_with("  ✗ fault server-program: ")).unwrap();

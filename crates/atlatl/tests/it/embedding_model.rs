@@ -108,7 +108,7 @@ fn a_server_starts_without_reading_the_model_and_then_finds_by_meaning() {
         thread::sleep(Duration::from_millis(50));
     }
     assert!(server.close().success());
-    let doctor = program.run(&["doctor", "--output", "json"]).json();
+    let doctor = program.run(&["doctor", "--json"]).json();
     let passed = doctor["passed"].as_array().unwrap();
     let says = |check: &str| {
         let found = passed.iter().find(|passed| passed["check"] == check);
@@ -153,7 +153,7 @@ fn g62_a_broken_model_is_no_reason_to_fail_and_is_said() {
         };
         assert!(answer["warning"].as_str().unwrap().contains(why), "{why}: {answer}");
         assert!(server.close().success());
-        let doctor = program.run(&[&["doctor", "--output", "json"], flags].concat());
+        let doctor = program.run(&[&["doctor", "--json"], flags].concat());
         let report = doctor.json();
         let findings = report["findings"].as_array().unwrap().iter();
         let found: Vec<_> = findings.filter(|found| found["check"] == "embedder").collect();
@@ -169,7 +169,7 @@ fn without_a_model_words_are_enough_and_doctor_says_how_to_get_one() {
     let answer = recall(&mut server, "harbour");
     assert_eq!((&answer["ranked_by"], &answer["warning"]), (&json!("lexical"), &Value::Null));
     assert!(server.close().success());
-    let doctor = program.run(&["doctor", "--output", "json"]).json();
+    let doctor = program.run(&["doctor", "--json"]).json();
     let passed = doctor["passed"].as_array().unwrap();
     let embedder = passed.iter().find(|passed| passed["check"] == "embedder").unwrap();
     assert!(embedder["says"].as_str().unwrap().contains("atlatl memory model install"));

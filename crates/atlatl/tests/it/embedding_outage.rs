@@ -186,7 +186,7 @@ fn write(program: &Program, count: usize, about: &str) {
         memory.content = format!("Memory {n}, written during {about}.");
     }
     let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full).join("\n");
-    let run = program.run_with_input(&["memory", "import", "-"], lines.as_bytes());
+    let run = program.run_with_input(&["memory", "import", "-", "--json"], lines.as_bytes());
     assert_eq!((run.status, &run.json()["stored"]), (0, &count.into()), "{run}");
 }
 

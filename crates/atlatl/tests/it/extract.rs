@@ -36,7 +36,7 @@ const COUNT: &str = "SELECT memory_type, count(*) AS n FROM results GROUP BY 1 O
 fn a_question_in_sql_is_answered_in_every_form() {
     let program = Program::new();
     let reference = memories(&program);
-    let sql = |output: &str| ask(&program, &reference, &["--sql", COUNT, "--output", output]);
+    let sql = |output: &str| ask(&program, &reference, &["--sql", COUNT, "--format", output]);
     insta::assert_snapshot!(sql("table"), @"
     status: 0
     --- stdout
@@ -103,11 +103,11 @@ fn g33_numbers_keep_their_digits_in_csv_and_table() {
     // The numbers of the preview do not fit into a float.
     let reference = run.stdout.split('"').find(|word| word.starts_with("lro:")).unwrap();
     for form in ["csv", "table"] {
-        let run = ask(&program, reference, &["--query", ".id, .p", "--output", form]);
+        let run = ask(&program, reference, &["--query", ".id, .p", "--format", form]);
         let lines: Vec<&str> = run.stdout.lines().map(str::trim_end).collect();
         assert_eq!(lines[..3], ["value", "123456789012345678901234567893", "1.50"], "{run}");
     }
-    let run = ask(&program, reference, &["--query", ".", "--output", "csv"]);
+    let run = ask(&program, reference, &["--query", ".", "--format", "csv"]);
     let lines: Vec<&str> = run.stdout.lines().collect();
     let nested = r#""{""y"":[1e400,-0.0]}""#;
     assert_eq!(lines[1], format!("123456789012345678901234567893,1.50,{nested},"), "{run}");
@@ -125,8 +125,7 @@ fn g16_matches_are_counted_and_ends_are_read() {
         counted.json(),
         json!([{"value": "ERROR", "count": 30}, {"value": "INFO", "count": 30}])
     );
-    let last =
-        ask(&program, &reference, &["--search", "ERROR", "--offset", "-1", "--output", "json"]);
+    let last = ask(&program, &reference, &["--search", "ERROR", "--offset", "-1", "--json"]);
     assert_eq!(last.json()[0]["line"], 59);
     let page = ["--search", "ERROR", "--offset", "2", "--limit", "1"];
     let page = ask(&program, &reference, &page);

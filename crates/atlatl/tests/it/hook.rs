@@ -151,7 +151,7 @@ fn a_file_elsewhere_is_not_read() {
         {"resultType": "success", "textResultForLlm": text}});
     let run = hook(&program, &["copilot", "post-tool-use"], &input);
     assert_eq!((run.status, &*run.stdout), (0, ""), "{run}");
-    let results = program.run(&["results", "list", "--all"]).json();
+    let results = program.run(&["results", "list", "--all", "--json"]).json();
     assert_eq!(results.as_array().map(Vec::len), Some(0), "{results}");
 }
 
@@ -303,12 +303,12 @@ fn policies_decide_by_tool_and_command_in_every_agent() {
 fn a_pause_leaves_all_output_until_it_ends() {
     let program = Program::new();
     let large = bash(&orders(9000));
-    let off = program.run(&["off", "--minutes", "10"]);
+    let off = program.run(&["off", "--minutes", "10", "--json"]);
     assert!(off.json()["off_until"].is_string(), "{off}");
     assert_eq!(hook(&program, &CLAUDE, &large).stdout, "");
-    assert_eq!(program.run(&["on"]).json()["was_off"], true);
+    assert_eq!(program.run(&["on", "--json"]).json()["was_off"], true);
     assert!(hook(&program, &CLAUDE, &large).stdout.contains("updatedToolOutput"));
-    assert_eq!(program.run(&["on"]).json()["was_off"], false);
+    assert_eq!(program.run(&["on", "--json"]).json()["was_off"], false);
     assert_eq!(program.run(&["off", "--minutes", "0"]).status, 2);
 }
 
@@ -342,7 +342,7 @@ fn rewritten(line: &str, words: &[&str]) -> String {
 fn the_options_of_the_agent_are_found_behind_launchers_and_its_command_runs_this_program() {
     let hook = "\"$0\" hook claude-code pre-tool-use --deadline 60000 < input";
     let own = fs::canonicalize(env!("CARGO_BIN_EXE_atlatl")).unwrap();
-    let expected = format!("{} run -- ./check --all", own.display());
+    let expected = format!("{} run --agent claude-code -- ./check --all", own.display());
     let direct = format!("CLAUDE_PID=$$ {hook}");
     assert_eq!(rewritten(&direct, &[]), expected);
     assert_eq!(rewritten(&direct, &["--verbose"]), expected);
@@ -374,10 +374,13 @@ fn g76_savings_of_hooks_are_listed_apart_and_count_only_what_the_agent_shows() {
     input["tool_response"]["persistedOutputPath"] = program.path(path).to_str().unwrap().into();
     input["tool_response"]["persistedOutputSize"] = whole.len().into();
     assert!(hook(&program, &CLAUDE, &input).stdout.contains("updatedToolOutput"));
-    let stats = program.run(&["stats"]).json();
+    let stats = program.run(&["stats", "--json"]).json();
     assert_eq!(stats["servers"][0]["name"], "hook claude-code", "{stats}");
-    let inline = stats["all"]["inline"]["tokens"].as_u64().unwrap();
-    assert!((5000..20_000).contains(&inline), "30,000 characters, not {}: {stats}", whole.len());
+    let tokens = |of: &str| stats["all"][of]["tokens"].as_u64().unwrap();
+    let (whole_tokens, visible) = (tokens("inline"), tokens("visible_tokens"));
+    assert!((500..2000).contains(&visible), "2,000 characters, not {}: {stats}", whole.len());
+    assert!(whole_tokens > 20 * visible, "{stats}");
+    assert_eq!(stats["commands"][0]["name"], "cat", "{stats}");
     assert_eq!(stats["all"]["bytes"], whole.len());
     assert_eq!(stats["hooks"]["results"], 1, "{stats}");
 }

@@ -66,7 +66,7 @@ fn tree(dir: &Path) -> Vec<(String, String)> {
 fn the_settings_of_all_five_agents_are_restored_byte_for_byte() {
     let program = home();
     let before = tree(&program.path("home"));
-    let run = program.run(&["install", "--hooks", "--yes"]);
+    let run = program.run(&["install", "--hooks", "--yes", "--json"]);
     assert_eq!(run.status, 0, "{run}");
     let report = run.json();
     let clients: Vec<&str> = report["hooks"]
@@ -89,7 +89,7 @@ fn the_settings_of_all_five_agents_are_restored_byte_for_byte() {
     assert!(read(&program, "home/.codex/config.toml").contains("command = \"npx\""));
     assert!(read(&program, "home/.gemini/settings.json").contains("\"--hook\", \"gemini\""));
     assert!(read(&program, "home/.claude.json").contains("\"tools\", \"--scope\", \"dir:.\""));
-    let again = program.run(&["install", "--hooks", "--yes"]);
+    let again = program.run(&["install", "--hooks", "--yes", "--json"]);
     let nothing = |one: &Value| one["file"].is_null() && one["tools"].is_null();
     assert!(again.json()["hooks"].as_array().unwrap().iter().all(nothing), "{again}");
 
@@ -357,14 +357,14 @@ fn doctor_reports_other_rewriting_hooks_and_a_missing_program() {
     let before = program.run(&["doctor", "--no-start"]);
     assert!(!before.stdout.contains("other-hooks"), "{before}");
     assert_eq!(program.run(&["install", "--yes", "--hooks", "claude-code"]).status, 0);
-    let report = program.run(&["doctor", "--no-start"]).json();
+    let report = program.run(&["doctor", "--no-start", "--json"]).json();
     let findings = report["findings"].as_array().unwrap();
     let other = findings.iter().find(|finding| finding["check"] == "other-hooks").unwrap();
     assert!(other["says"].as_str().unwrap().starts_with("rtk has a hook"), "{other}");
     let name = "home/.claude/settings.json";
     let moved = read(&program, name).replace(env!("CARGO_BIN_EXE_atlatl"), "/gone/atlatl");
     let program = program.file(name, moved);
-    let report = program.run(&["doctor", "--no-start"]).json();
+    let report = program.run(&["doctor", "--no-start", "--json"]).json();
     let findings = report["findings"].as_array().unwrap();
     let missing = findings.iter().find(|finding| finding["check"] == "hook-command").unwrap();
     assert!(missing["says"].as_str().unwrap().contains("/gone/atlatl"), "{missing}");
@@ -380,7 +380,7 @@ fn doctor_reports_an_agent_that_is_too_old() {
     fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let bin = program.path("bin");
     let program = program.variable("PATH", bin.to_str().unwrap());
-    let report = program.run(&["doctor"]).json();
+    let report = program.run(&["doctor", "--json"]).json();
     let findings = report["findings"].as_array().unwrap();
     let found = findings.iter().find(|finding| finding["check"] == "agent-version").unwrap();
     assert!(found["says"].as_str().unwrap().contains("version 2.0.14"), "{found}");

@@ -26,7 +26,7 @@ fn read(program: &Program, name: &str) -> String {
 #[test]
 fn what_would_be_changed_is_shown_and_nothing_is_changed() {
     let program = home();
-    let run = program.run(&["install", "--dry-run", "--output", "human"]);
+    let run = program.run(&["install", "--dry-run"]);
     assert_eq!(run.status, 1, "one file cannot be read: {run}");
     assert!(run.stdout.contains("-    \"files\": {\"command\": \"npx\""), "{run}");
     assert!(
@@ -48,7 +48,7 @@ fn every_file_is_changed_once_and_given_back_byte_for_byte() {
     let program = home();
     let cursor = program.path("home/.cursor/mcp.json");
     fs::set_permissions(&cursor, Permissions::from_mode(0o640)).unwrap();
-    let run = program.run(&["install", "--yes", "--memory"]);
+    let run = program.run(&["install", "--yes", "--memory", "--json"]);
     assert_eq!(run.status, 1, "one file cannot be read: {run}");
     let report = run.json();
     let files = report["files"].as_array().unwrap();
@@ -62,22 +62,22 @@ fn every_file_is_changed_once_and_given_back_byte_for_byte() {
     assert!(read(&program, "work/.mcp.json").contains("\"command\": \"atlatl\""));
     assert!(read(&program, "home/.codex/config.toml").contains(env!("CARGO_BIN_EXE_atlatl")));
     assert_eq!(fs::metadata(&cursor).unwrap().permissions().mode() & 0o777, 0o640);
-    let again = program.run(&["install", "--yes", "--memory"]);
+    let again = program.run(&["install", "--yes", "--memory", "--json"]);
     assert_eq!(again.json()["files"], json!([]), "{again}");
 
-    let run = program.run(&["uninstall"]);
+    let run = program.run(&["uninstall", "--json"]);
     assert_eq!((run.status, run.json()["given_back"].as_array().unwrap().len()), (0, 3), "{run}");
     assert_eq!(read(&program, "home/.cursor/mcp.json"), CURSOR);
     assert_eq!(read(&program, "home/.codex/config.toml"), CODEX);
     assert_eq!(read(&program, "work/.mcp.json"), "{\"mcpServers\": {\"a\": {\"command\": \"a\"}}}");
     assert_eq!(read(&program, "home/.codeium/windsurf/mcp_config.json"), "{\"mcpServers\": {");
-    assert_eq!(program.run(&["uninstall"]).json()["given_back"], json!([]));
+    assert_eq!(program.run(&["uninstall", "--json"]).json()["given_back"], json!([]));
 }
 
 #[test]
 fn servers_at_a_url_are_changed_where_that_is_asked_for() {
     let program = home();
-    let run = program.run(&["install", "--yes", "--http", "--client", "cursor"]);
+    let run = program.run(&["install", "--yes", "--http", "--client", "cursor", "--json"]);
     assert_eq!(run.json()["files"][0]["replaced"], json!(["web"]), "{run}");
     assert_eq!(run.json()["files"][0]["left_alone"], json!([]), "{run}");
     assert!(
@@ -109,7 +109,7 @@ fn a_second_install_takes_what_is_new_and_all_of_it_comes_back() {
     let more = "\n[mcp_servers.more]\ncommand = \"uvx\"\n";
     let text = read(&program, "home/.codex/config.toml") + more;
     fs::write(program.path("home/.codex/config.toml"), text).unwrap();
-    let run = program.run(&["install", "--yes", "--client", "codex"]);
+    let run = program.run(&["install", "--yes", "--client", "codex", "--json"]);
     assert_eq!(run.json()["files"][0]["wrapped"], json!(["more"]), "{run}");
     assert_eq!(program.run(&["uninstall"]).status, 0);
     assert_eq!(read(&program, "home/.codex/config.toml"), format!("{CODEX}{more}"));
@@ -147,7 +147,7 @@ fn servers_for_one_directory_are_changed_where_they_are_used() {
     });
     let text = format!("{text:#}\n");
     let program = program.file("home/.claude.json", &text);
-    let run = program.run(&["install", "--yes", "--memory"]);
+    let run = program.run(&["install", "--yes", "--memory", "--json"]);
     let files = run.json()["files"].clone();
     assert_eq!(files[0]["wrapped"], json!(["mine"]), "{run}");
     assert_eq!(files[0]["added"], json!(["atlatl", "atlatl-memory"]), "{run}");
@@ -169,7 +169,10 @@ fn servers_for_one_directory_are_changed_where_they_are_used() {
         written["projects"]["/elsewhere"]["mcpServers"]["other"],
         json!({"command": "other"})
     );
-    assert_eq!(program.run(&["install", "--yes", "--memory"]).json()["files"], json!([]));
-    assert_eq!(program.run(&["uninstall"]).json()["given_back"].as_array().unwrap().len(), 2);
+    assert_eq!(program.run(&["install", "--yes", "--memory", "--json"]).json()["files"], json!([]));
+    assert_eq!(
+        program.run(&["uninstall", "--json"]).json()["given_back"].as_array().unwrap().len(),
+        2
+    );
     assert_eq!(read(&program, "home/.claude.json"), text);
 }

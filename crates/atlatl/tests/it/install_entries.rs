@@ -29,7 +29,7 @@ fn g71_servers_of_the_legacy_transport_are_left_unchanged_and_the_reason_is_said
         .file("home/.claude.json", claude.to_string())
         .file("home/.codeium/windsurf/mcp_config.json", windsurf.to_string())
         .file("home/.gemini/settings.json", gemini.to_string());
-    let run = program.run(&["install", "--yes", "--http", "--output", "human"]);
+    let run = program.run(&["install", "--yes", "--http"]);
     assert_eq!(run.status, 0, "{run}");
     let why = "legacy HTTP+SSE transport is not supported";
     assert_eq!(run.lines(why).len(), 4, "{run}");
@@ -59,11 +59,11 @@ fn g71_an_entry_that_0_1_0_put_behind_the_proxy_is_found_and_restored() {
     journal["journal"]["replaced"][0]["original"] = json!(sse);
     fs::write(&path, journal.to_string()).unwrap();
 
-    let run = program.run(&["doctor", "--no-start", "--output", "json"]);
+    let run = program.run(&["doctor", "--no-start", "--json"]);
     let findings = run.json()["findings"].as_array().unwrap().clone();
     let finding = findings.iter().find(|one| one["check"] == "server-transport");
     assert!(finding.is_some_and(|one| one["level"] == "fault"), "{run}");
-    let run = program.run(&["install", "--yes"]);
+    let run = program.run(&["install", "--yes", "--json"]);
     assert_eq!(run.json()["files"][0]["restored"], json!(["old"]), "{run}");
     let after = read(&program, "home/.cursor/mcp.json");
     assert!(after.contains(&format!("\"old\": {sse}")), "{after}");
@@ -101,14 +101,14 @@ fn g72_a_file_that_git_tracks_is_left_unchanged_unless_that_is_wanted() {
     ];
     for commands in tracked {
         let program = repository(commands);
-        let run = program.run(&["install", "--yes"]);
+        let run = program.run(&["install", "--yes", "--json"]);
         assert_eq!(run.json()["files"], json!([]), "{commands:?}: {run}");
         assert!(run.stderr.contains("is tracked by git and left unchanged"), "{commands:?}: {run}");
         assert!(run.stderr.contains("user-level configuration, or pass --tracked"), "{run}");
         assert_eq!(read(&program, "work/.mcp.json"), PROJECT);
     }
     let program = repository(tracked[0]);
-    let run = program.run(&["install", "--yes", "--tracked"]);
+    let run = program.run(&["install", "--yes", "--tracked", "--json"]);
     assert_eq!(run.json()["files"][0]["wrapped"], json!(["a"]), "{run}");
     // The file is shared, so it contains no local path.
     let after = read(&program, "work/.mcp.json");
@@ -139,18 +139,24 @@ fn g72_a_file_that_git_does_not_track_is_changed() {
     ];
     for commands in untracked {
         let program = repository(commands);
-        let run = program.run(&["install", "--yes"]);
+        let run = program.run(&["install", "--yes", "--json"]);
         assert_eq!(run.json()["files"][0]["wrapped"], json!(["a"]), "{commands:?}: {run}");
     }
     // An unreadable index may list the file; a pipe instead of the index does not block.
     let program = repository(&[&["init"]]);
     fs::write(program.path("work/.git/index"), "DIRC").unwrap();
-    assert_eq!(program.run(&["install", "--yes"]).json()["tracked"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        program.run(&["install", "--yes", "--json"]).json()["tracked"].as_array().unwrap().len(),
+        1
+    );
     fs::remove_file(program.path("work/.git/index")).unwrap();
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let pipe = program.path("work/.git/index");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    assert_eq!(program.run(&["install", "--yes"]).json()["tracked"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        program.run(&["install", "--yes", "--json"]).json()["tracked"].as_array().unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -193,8 +199,8 @@ fn g72_run_from_a_launchers_cache_the_launcher_is_written() {
             json!(all)
         });
         // The package name identifies it: it is not wrapped again, and the doctor reads it.
-        assert_eq!(program.run(&["install", "--yes"]).json()["files"], json!([]));
-        let run = program.run(&["doctor", "--no-start", "--output", "json"]);
+        assert_eq!(program.run(&["install", "--yes", "--json"]).json()["files"], json!([]));
+        let run = program.run(&["doctor", "--no-start", "--json"]);
         assert!(!run.stdout.contains("entry-arguments\",\"level"), "{run}");
         assert!(
             run.json()["findings"]
@@ -217,7 +223,7 @@ fn g72_the_last_line_counts_what_was_wrapped_and_what_was_not() {
         .file("home/.codeium/windsurf/mcp_config.json", json!({"mcpServers": {
             "web": {"serverUrl": "https://w.example/mcp"}, "old": {"url": "https://o.example/sse"},
         }}).to_string());
-    let run = program.run(&["install", "--yes"]);
+    let run = program.run(&["install", "--yes", "--json"]);
     let summary = "note: 2 wrapped, 2 at a URL: run `atlatl install --http` to include them, \
                    1 at a URL left unchanged (with headers or other settings), 1 left unchanged (SSE)";
     assert!(run.stderr.contains(summary), "{run}");
@@ -261,7 +267,7 @@ fn g08_temporary_files_of_an_interrupted_run_are_removed_and_look_alikes_are_not
     fs::hard_link(program.path("home/secret"), &second).unwrap();
 
     // The doctor reports them and changes nothing.
-    let run = program.run(&["doctor", "--no-start", "--output", "json"]);
+    let run = program.run(&["doctor", "--no-start", "--json"]);
     let found: Vec<Value> = run.json()["findings"].as_array().unwrap().clone();
     let found = found.iter().filter(|one| one["check"] == "install-leftovers").count();
     assert!(found == 2 && leftover.exists(), "{run}");
@@ -284,7 +290,7 @@ fn g08_a_file_that_cannot_be_read_is_named_and_fails_after_the_others_are_done()
         .file("home/.cursor/mcp.json", PROJECT)
         .file("home/.codeium/windsurf/mcp_config.json", "{\"mcpServers\": {")
         .file("home/.gemini/settings.json/x", "");
-    let run = program.run(&["install", "--yes"]);
+    let run = program.run(&["install", "--yes", "--json"]);
     assert_eq!(run.status, 1, "{run}");
     assert!(run.stderr.contains("error: cannot read 2 files: "), "{run}");
     assert!(run.stderr.contains("mcp_config.json (Windsurf)"), "{run}");
@@ -310,13 +316,13 @@ fn g08_the_doctor_does_not_start_a_clones_commands_after_an_install_there() {
             json!({"mcpServers": {"s": {"command": "./server"}}}).to_string(),
         );
     assert_eq!(program.run(&["install", "--yes"]).status, 0);
-    let run = program.run(&["doctor", "--output", "json"]);
+    let run = program.run(&["doctor", "--json"]);
     assert_eq!(run.json()["skipped"].as_array().unwrap().len(), 2, "{run}");
     assert!(
         run.json()["skipped"][0]["why"].to_string().contains("atlatl doctor --project"),
         "{run}"
     );
     assert!(!program.path("home/started").exists(), "{run}");
-    program.run(&["doctor", "--project", "--output", "json"]);
+    program.run(&["doctor", "--project", "--json"]);
     assert!(program.path("home/started").exists());
 }

@@ -195,7 +195,7 @@ fn installed_by_0_1_0(program: Program, server: &str) -> (Program, String) {
 fn g70_doctor_finds_entries_of_0_1_0_that_do_not_share_a_scope_and_install_repairs_them() {
     let server = real_server("mcp-server-filesystem");
     let (program, before) = installed_by_0_1_0(machine(), &server);
-    let doctor = || program.run(&["doctor", "--no-start", "--output", "json"]);
+    let doctor = || program.run(&["doctor", "--no-start", "--json"]);
     let run = doctor();
     let findings = run.json()["findings"].as_array().unwrap().clone();
     let finding = findings.iter().find(|one| one["check"] == "extraction-tools").unwrap();
@@ -206,7 +206,7 @@ fn g70_doctor_finds_entries_of_0_1_0_that_do_not_share_a_scope_and_install_repai
         "{run}"
     );
 
-    let run = program.run(&["install", "--yes"]);
+    let run = program.run(&["install", "--yes", "--json"]);
     assert_eq!(run.json()["files"][0]["repaired"], json!(["files", "atlatl"]), "{run}");
     assert!(run.stderr.contains("2 repaired"), "{run}");
     let run = doctor();
@@ -215,7 +215,7 @@ fn g70_doctor_finds_entries_of_0_1_0_that_do_not_share_a_scope_and_install_repai
     let text = fs::read_to_string(program.path("home/.cursor/mcp.json")).unwrap();
     let reference = stored(&program, &text, &place);
     assert_read(&asked(&program, &text, &place, &reference), "repaired");
-    assert_eq!(program.run(&["install", "--yes"]).json()["files"], json!([]), "once");
+    assert_eq!(program.run(&["install", "--yes", "--json"]).json()["files"], json!([]), "once");
     assert_eq!(program.run(&["uninstall"]).status, 0);
     assert_eq!(fs::read_to_string(program.path("home/.cursor/mcp.json")).unwrap(), before);
 }
@@ -229,6 +229,6 @@ fn g70_doctor_finds_a_variable_that_puts_results_where_the_tools_do_not_look() {
     );
     let program = program.variable("PATH", "/usr/bin:/bin");
     assert_eq!(program.run(&["install", "--yes"]).status, 0);
-    let run = program.run(&["doctor", "--no-start", "--output", "json"]);
+    let run = program.run(&["doctor", "--no-start", "--json"]);
     assert!(run.status == 1 && run.stdout.contains("because of TMPDIR"), "{run}");
 }

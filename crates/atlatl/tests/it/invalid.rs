@@ -51,7 +51,7 @@ fn g73_proxies_run_on_defaults_and_say_so() {
     assert!(fs::read_to_string(&log).unwrap().contains("the configuration has 5 errors"));
     assert!(tools.close().success());
     assert!(proxy.close().success());
-    let doctor = program.run(&["doctor", "--no-start", "--output", "human"]);
+    let doctor = program.run(&["doctor", "--no-start"]);
     assert_eq!(doctor.status, 1, "{doctor}");
     assert!(doctor.stdout.contains("proxies ignore invalid values"), "{doctor}");
 }

@@ -101,7 +101,7 @@ fn g37_offload_of_a_large_input_takes_bounded_memory_from_file_and_pipe() {
     assert_eq!(same_parts(&from_file), same_parts(&from_pipe));
 
     let redirected = File::open(program.path("work/large")).unwrap();
-    let mut report = program.command(&["offload", "--dry-run", "--tool", "get_rows"]);
+    let mut report = program.command(&["offload", "--dry-run", "--tool", "get_rows", "--json"]);
     let (report, dry_peak) = peak(report.stdin(redirected));
     assert_eq!(report["bytes"], large.len());
     assert_eq!(report["decision"]["delivery"], "offload");

@@ -6,7 +6,7 @@ use crate::program::Program;
 
 /// The value and origin of the threshold.
 fn threshold(program: &Program, args: &[&str]) -> String {
-    let show = ["config", "show", "--origin", "--output", "human"];
+    let show = ["config", "show", "--origin"];
     let run = program.run(&[args, &show].concat());
     let lines = run.lines("prompt.offload.threshold_tokens");
     lines[0].split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
@@ -38,14 +38,14 @@ fn a_named_file_takes_the_place_of_the_others() {
         .file("work/atlatl.toml", "this is not TOML")
         .file("work/mine.toml", text(7));
     assert_eq!(threshold(&program, &["--config", "mine.toml"]), "7 mine.toml:3");
-    let run = program.run(&["--config", "mine.toml", "config", "show"]);
+    let run = program.run(&["--config", "mine.toml", "config", "show", "--json"]);
     assert_eq!(run.json()["proxy"]["ttl_seconds"], 86400);
 }
 
 #[test]
 fn the_users_file_is_where_the_variable_says() {
     let program = Program::new();
-    let run = program.run(&["config", "check", "--output", "human"]);
+    let run = program.run(&["config", "check"]);
     assert_eq!(run.lines("home"), ["[DIR]/home/.config/atlatl/config.toml: not found"]);
     let run =
         program.variable("XDG_CONFIG_HOME", "/xdg").run(&["config", "check", "--output=human"]);
@@ -59,7 +59,7 @@ fn c2_environment_variables_reach_the_settings() {
         .variable("ATLATL_PROMPT__OFFLOAD__THRESHOLD_TOKENS", "123")
         .variable("ATLATL_PROMPT__OFFLOAD__TTL_SECONDS", "18446744073709551615")
         .variable("ATLATL_PROMPT__OFFLOAD__OUTPUT_DIR", "456")
-        .run(&["config", "show"]);
+        .run(&["config", "show", "--json"]);
     let offload = &run.json()["prompt"]["offload"];
     assert_eq!(offload["enabled"], json!(false));
     assert_eq!(offload["threshold_tokens"], json!(123));
@@ -75,7 +75,7 @@ fn globs_keep_their_case_in_every_layer() {
             "[proxy.policy]\n\"Foo_*\" = \"inline\"\n\"foo_*\" = \"offload\"\n",
         )
         .variable("ATLATL_PROXY__POLICY__mcp__GitHub__getIssue", "inline")
-        .run(&["config", "show", "--set", "proxy.policy.Bar*=offload"]);
+        .run(&["config", "show", "--set", "proxy.policy.Bar*=offload", "--json"]);
     assert_eq!(
         run.json()["proxy"]["policy"],
         json!({

@@ -94,7 +94,7 @@ fn remembering() -> (Program, String) {
     let program = Program::new();
     let run = program.run(&["memory", "add", "--type", "semantic", CANARY]);
     assert_eq!(run.status, 0, "{run}");
-    let listed = program.run(&["memory", "list"]).json();
+    let listed = program.run(&["memory", "list", "--json"]).json();
     let id = listed["memories"][0]["id"].as_str().unwrap().to_owned();
     (program, id)
 }

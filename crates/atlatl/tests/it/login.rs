@@ -69,7 +69,7 @@ fn a_login_is_made_shown_and_ended_without_a_secret_in_any_output() {
     let authority = Authority::with(&[AuthorityFault::ClientSecrets]);
     let program = program();
     let mcp = authority.mcp();
-    let made = log_in(&program, &["login", &mcp]);
+    let made = log_in(&program, &["login", &mcp, "--json"]);
     assert_eq!(made.status, 0, "{made}");
     let login = made.json();
     assert_eq!(
@@ -84,17 +84,17 @@ fn a_login_is_made_shown_and_ended_without_a_secret_in_any_output() {
     assert!(!program.path("opened").exists());
     let folder = program.path("home/.local/share/atlatl/logins");
     assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
-    let who = program.run(&["whoami"]);
+    let who = program.run(&["whoami", "--json"]);
     assert!(who.status == 0 && who.json()[0]["server"] == *mcp, "{who}");
-    let table = program.run(&["whoami", "--output", "human"]);
+    let table = program.run(&["whoami"]);
     assert!(table.stdout.contains("until you log out"), "{table}");
     assert_no_secret(&authority, &[&made, &who, &table]);
     let secrets = authority.ledger().secrets();
-    let out = program.run(&["logout", &mcp]);
+    let out = program.run(&["logout", &mcp, "--json"]);
     assert!(out.status == 0 && out.json()["removed"] == 1 && out.stderr.is_empty(), "{out}");
     assert!(secrets.iter().all(|secret| !out.to_string().contains(secret)));
     assert_eq!((authority.counts().revocations, authority.counts().violations), (1, 0));
-    assert_eq!(program.run(&["whoami"]).json(), serde_json::json!([]));
+    assert_eq!(program.run(&["whoami", "--json"]).json(), serde_json::json!([]));
     let again = program.run(&["logout", &mcp]);
     assert!(again.status == 1 && again.stderr.contains("hint: atlatl whoami"), "{again}");
 }
@@ -135,7 +135,7 @@ fn an_authority_that_breaks_a_rule_is_reported_and_nothing_is_opened_or_kept() {
         let run = log_in(&program, &["login", &authority.mcp()]);
         assert!(run.status == 1 && run.stderr.contains("error: refused: "), "{run}");
         assert!(!run.stderr.contains('\u{1b}'), "{run}");
-        assert_eq!(program.run(&["whoami"]).json(), serde_json::json!([]));
+        assert_eq!(program.run(&["whoami", "--json"]).json(), serde_json::json!([]));
         assert!(!program.path("work/was-here").exists() && !program.path("opened").exists());
     }
 }

@@ -4,7 +4,9 @@
 #![expect(clippy::print_stderr, reason = "a long run says what it came to")]
 
 mod browse;
+mod browser;
 mod check;
+mod completions;
 mod decision;
 mod deliver;
 mod doctor;
@@ -14,6 +16,7 @@ mod embedding_outage;
 mod extract;
 mod failing;
 mod footprint;
+mod home;
 mod hook;
 mod hook_fail_open;
 mod hook_install;
@@ -33,6 +36,7 @@ mod login;
 mod memory;
 mod official;
 mod offload;
+mod person;
 mod program;
 mod proxied;
 mod proxy;
@@ -48,12 +52,14 @@ mod reference;
 mod remote;
 mod results;
 mod results_dir;
+mod results_open;
 mod rewrite;
 mod run;
 mod run_lines;
 mod run_signals;
 mod run_terminal;
 mod schema;
+mod screens;
 mod serve;
 mod serve_http;
 mod serving;
@@ -64,5 +70,7 @@ mod tools;
 #[cfg(feature = "otel")]
 mod traces;
 mod trust;
+mod try_server;
 mod untrusted;
 mod usage;
+mod view;

@@ -22,7 +22,7 @@ use crate::program::{Program, Run};
 fn import(program: &Program, memories: &[Memory], store: &str) -> Value {
     let lines: Vec<String> = memories.iter().map(Memory::to_json).collect();
     let set = format!("memory.store=sqlite:{store}");
-    let args = ["--set", &set, "memory", "import", "-"];
+    let args = ["--set", &set, "memory", "import", "-", "--json"];
     program.run_with_input(&args, lines.join("\n").as_bytes()).json()
 }
 
@@ -42,7 +42,7 @@ fn counts(summary: &Value) -> [u64; 5] {
 
 /// Adds a memory and gives its id.
 fn add(program: &Program, args: &[&str]) -> String {
-    let run = program.run(&[&["memory", "add"], args].concat());
+    let run = program.run(&[&["memory", "add", "--json"], args].concat());
     assert_eq!(run.status, 0, "{run}");
     run.json()["id"].as_str().unwrap().to_owned()
 }

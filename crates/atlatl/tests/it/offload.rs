@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::program::{Program, Run};
 
-/// Asks about `result`, as a person would.
-fn human(result: impl AsRef<[u8]>, args: &[&str]) -> Run {
-    ask(result, &[args, &["--output", "human"]].concat())
+/// Asks about `result`, as a program would.
+pub(crate) fn ask_json(result: impl AsRef<[u8]>, args: &[&str]) -> Run {
+    ask(result, &[args, &["--json"]].concat())
 }
 
-/// Asks about `result`, as a program would.
+/// Asks about `result`, as a person would.
 pub(crate) fn ask(result: impl AsRef<[u8]>, args: &[&str]) -> Run {
     // The size of a descriptor depends on the directory's name.
     let program = Program::new().file("work/result", result).variable("TMPDIR", "/tmp");
@@ -41,7 +41,7 @@ fn f12_memories_given_twice_count_once() {
     let memories = memories(500, DetailLevel::Full);
     let mut result = texts(&[&memories]);
     result["structuredContent"] = serde_json::from_str(&memories).unwrap();
-    insta::assert_snapshot!(human(result.to_string(), &[]), @"
+    insta::assert_snapshot!(ask(result.to_string(), &[]), @"
     status: 0
     --- stdout
     recognised    500 memories in the JSON array at .memories
@@ -58,7 +58,7 @@ fn f12_memories_given_twice_count_once() {
     in its place  a full descriptor of about 1,281 tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(result.to_string(), &[]), @r#"
+    insta::assert_snapshot!(ask_json(result.to_string(), &[]), @r#"
     status: 0
     --- stdout
     {
@@ -125,14 +125,14 @@ fn f12_memories_given_twice_count_once() {
     }
     --- stderr
     "#);
-    let once = ask(&memories, &[]).json();
-    assert_eq!(ask(result.to_string(), &[]).json()["tokens"], once["tokens"]);
+    let once = ask_json(&memories, &[]).json();
+    assert_eq!(ask_json(result.to_string(), &[]).json()["tokens"], once["tokens"]);
 }
 
 #[test]
 fn records_deep_in_a_json_document() {
     let result = json!({"status": "ok", "data": {"all rows": rows(300)}}).to_string();
-    insta::assert_snapshot!(human(&result, &[]), @r#"
+    insta::assert_snapshot!(ask(&result, &[]), @r#"
     status: 0
     --- stdout
     recognised  300 records in the JSON array at .data["all rows"]
@@ -144,7 +144,7 @@ fn records_deep_in_a_json_document() {
     decided by  proxy.threshold_tokens
     --- stderr
     "#);
-    insta::assert_snapshot!(ask(&result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(&result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -198,7 +198,7 @@ fn records_deep_in_a_json_document() {
 fn json_lines() {
     let lines: Vec<String> = rows(3).iter().map(Value::to_string).collect();
     let result = lines.join("\n");
-    insta::assert_snapshot!(human(&result, &[]), @"
+    insta::assert_snapshot!(ask(&result, &[]), @"
     status: 0
     --- stdout
     recognised  3 records in JSON lines
@@ -210,7 +210,7 @@ fn json_lines() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(&result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(&result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -257,7 +257,7 @@ fn json_lines() {
 #[test]
 fn a_table_of_comma_separated_values() {
     let result = "id,name,amount\n1,\"Ann, B.\",2.50\n2,Bob,\n3,Cy,7\n";
-    insta::assert_snapshot!(human(result, &[]), @"
+    insta::assert_snapshot!(ask(result, &[]), @"
     status: 0
     --- stdout
     recognised  3 records in a table (CSV)
@@ -269,7 +269,7 @@ fn a_table_of_comma_separated_values() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -334,7 +334,7 @@ fn a_table_of_comma_separated_values() {
 #[test]
 fn a_table_of_tab_separated_values() {
     let result = "id\tname\n1\tAnn\n2\tBob\n";
-    insta::assert_snapshot!(human(result, &[]), @"
+    insta::assert_snapshot!(ask(result, &[]), @"
     status: 0
     --- stdout
     recognised  2 records in a table (TSV)
@@ -346,14 +346,14 @@ fn a_table_of_tab_separated_values() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    assert_eq!(ask(result, &[]).json()["records"]["delimiter"], "tab");
+    assert_eq!(ask_json(result, &[]).json()["records"]["delimiter"], "tab");
 }
 
 #[test]
 fn one_document() {
     let result =
         r#"{"name": "atlatl", "version": "0.1.0", "keywords": ["mcp"], "nested": {"a": {"b": 1}}}"#;
-    insta::assert_snapshot!(human(result, &[]), @"
+    insta::assert_snapshot!(ask(result, &[]), @"
     status: 0
     --- stdout
     recognised  one JSON document
@@ -364,7 +364,7 @@ fn one_document() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -401,7 +401,7 @@ fn one_document() {
 #[test]
 fn text() {
     let result = "Nothing in this line, or in the next, is a record.\nIt is prose.\n";
-    insta::assert_snapshot!(human(result, &[]), @"
+    insta::assert_snapshot!(ask(result, &[]), @"
     status: 0
     --- stdout
     recognised  text
@@ -412,7 +412,7 @@ fn text() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -449,7 +449,7 @@ fn text() {
 #[test]
 fn binary_data_has_no_real_count() {
     let result: Vec<u8> = (0..=255).cycle().take(30_000).collect();
-    insta::assert_snapshot!(human(&result, &[]), @"
+    insta::assert_snapshot!(ask(&result, &[]), @"
     status: 0
     --- stdout
     recognised    binary data
@@ -461,7 +461,7 @@ fn binary_data_has_no_real_count() {
     in its place  a compact descriptor of about 177 tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(&result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(&result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -497,7 +497,7 @@ fn binary_data_has_no_real_count() {
 
 #[test]
 fn nothing_at_all() {
-    insta::assert_snapshot!(human("", &[]), @"
+    insta::assert_snapshot!(ask("", &[]), @"
     status: 0
     --- stdout
     recognised  nothing: there is no text
@@ -508,7 +508,7 @@ fn nothing_at_all() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    assert_eq!(ask("", &[]).json()["kind"], "nothing");
+    assert_eq!(ask_json("", &[]).json()["kind"], "nothing");
 }
 
 /// By characters ÷ 4 these memories would be 1,500 tokens and stay inline.
@@ -523,7 +523,7 @@ fn f36_chinese_is_counted_by_a_real_tokenizer() {
         })
     };
     let result = json!((0..18).map(memory).collect::<Vec<_>>()).to_string();
-    insta::assert_snapshot!(human(&result, &[]), @"
+    insta::assert_snapshot!(ask(&result, &[]), @"
     status: 0
     --- stdout
     recognised    18 memories in a JSON array
@@ -537,7 +537,7 @@ fn f36_chinese_is_counted_by_a_real_tokenizer() {
     --- stderr
     ");
     let text = "大型结果应当存放在文件里。".repeat(5);
-    insta::assert_snapshot!(ask(text, &[]), @r#"
+    insta::assert_snapshot!(ask_json(text, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -576,7 +576,7 @@ fn f30_json_in_a_string_in_a_wrapper_is_decoded() {
     let text = json!(rows(3)).to_string();
     let mut result = texts(&[&text]);
     result["structuredContent"] = json!({"result": text});
-    insta::assert_snapshot!(human(result.to_string(), &[]), @"
+    insta::assert_snapshot!(ask(result.to_string(), &[]), @"
     status: 0
     --- stdout
     recognised  3 records in a JSON array
@@ -589,7 +589,7 @@ fn f30_json_in_a_string_in_a_wrapper_is_decoded() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(result.to_string(), &[]), @r#"
+    insta::assert_snapshot!(ask_json(result.to_string(), &[]), @r#"
     status: 0
     --- stdout
     {
@@ -646,7 +646,7 @@ fn f30_json_in_a_string_in_a_wrapper_is_decoded() {
 fn text_blocks_of_json_are_records_together() {
     let blocks: Vec<String> = rows(4).iter().map(Value::to_string).collect();
     let blocks: Vec<&str> = blocks.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(human(texts(&blocks).to_string(), &[]), @"
+    insta::assert_snapshot!(ask(texts(&blocks).to_string(), &[]), @"
     status: 0
     --- stdout
     recognised  4 records in JSON lines
@@ -664,7 +664,7 @@ fn text_blocks_of_json_are_records_together() {
 #[test]
 fn text_blocks_that_say_different_things_all_count() {
     let result = texts(&["First, the summary.", "Then a remark.", "[1]"]).to_string();
-    insta::assert_snapshot!(human(&result, &[]), @"
+    insta::assert_snapshot!(ask(&result, &[]), @"
     status: 0
     --- stdout
     recognised  text
@@ -676,7 +676,7 @@ fn text_blocks_that_say_different_things_all_count() {
     decided by  proxy.threshold_tokens
     --- stderr
     ");
-    insta::assert_snapshot!(ask(&result, &[]), @r#"
+    insta::assert_snapshot!(ask_json(&result, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -720,7 +720,7 @@ fn f14_an_image_beside_text_is_left_alone() {
     let mut result = texts(&["A chart of the last week."]);
     let image = json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
     result["content"].as_array_mut().unwrap().push(image.clone());
-    insta::assert_snapshot!(human(result.to_string(), &[]), @"
+    insta::assert_snapshot!(ask(result.to_string(), &[]), @"
     status: 0
     --- stdout
     recognised  text
@@ -733,7 +733,7 @@ fn f14_an_image_beside_text_is_left_alone() {
     --- stderr
     ");
     let only = json!({"content": [image]}).to_string();
-    insta::assert_snapshot!(human(&only, &[]), @"
+    insta::assert_snapshot!(ask(&only, &[]), @"
     status: 0
     --- stdout
     recognised  nothing: there is no text
@@ -744,7 +744,7 @@ fn f14_an_image_beside_text_is_left_alone() {
     decision    inline: there is no text to store
     --- stderr
     ");
-    insta::assert_snapshot!(ask(&only, &[]), @r#"
+    insta::assert_snapshot!(ask_json(&only, &[]), @r#"
     status: 0
     --- stdout
     {
@@ -781,7 +781,7 @@ fn f14_an_image_beside_text_is_left_alone() {
 fn many_fields_are_cut_with_a_count_and_fit_80_columns() {
     let field = |i: usize| (format!("a_rather_long_field_name_{i:02}"), json!(i));
     let record: Value = Value::Object((0..40).map(field).collect());
-    let run = human(json!([record, record]).to_string(), &[]);
+    let run = ask(json!([record, record]).to_string(), &[]);
     insta::assert_snapshot!(run, @"
     status: 0
     --- stdout
@@ -806,7 +806,7 @@ fn many_fields_are_cut_with_a_count_and_fit_80_columns() {
 
 #[test]
 fn records_need_not_have_fields() {
-    let run = human("[1, 2, 3]", &[]);
+    let run = ask("[1, 2, 3]", &[]);
     assert_eq!(run.lines("fields"), ["fields      none"]);
 }
 
@@ -818,7 +818,7 @@ fn names_from_a_result_cannot_steer_the_terminal() {
             write!(result, "{}{{\"b\u{202e}\":{i},\"c\\u0007\":1}}", if i > 0 { "," } else { "" });
     }
     result.push_str("]}");
-    let run = human(&result, &["--tool", "x\u{1b}[31m"]);
+    let run = ask(&result, &["--tool", "x\u{1b}[31m"]);
     assert_eq!(run.status, 0);
     assert!(!run.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{run}");
 }

@@ -132,10 +132,15 @@ impl Proxied {
 
     /// Introduces a client of 2025-11-25; the line that answers.
     pub(crate) fn initialize(&mut self, capabilities: &Value) -> Vec<u8> {
+        self.initialize_as("test", capabilities)
+    }
+
+    /// The same as the client `name`.
+    pub(crate) fn initialize_as(&mut self, name: &str, capabilities: &Value) -> Vec<u8> {
         let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": capabilities,
-            "clientInfo": {"name": "test", "version": "1"},
+            "clientInfo": {"name": name, "version": "1"},
         });
         let id = self.request("initialize", &params);
         let line = self.answering_line(id);

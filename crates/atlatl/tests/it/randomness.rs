@@ -43,7 +43,7 @@ fn g07_names_and_session_ids_are_random_numbers_of_the_system() {
     let program = program.variable("LD_PRELOAD", library.to_str().unwrap());
 
     let input = format!("[{}]", vec!["\"word\""; 20_000].join(","));
-    let run = program.run_with_input(&["offload", "--output", "json"], input.as_bytes());
+    let run = program.run_with_input(&["offload", "--json"], input.as_bytes());
     assert_eq!(run.status, 0, "{run}");
     // The last 80 of 128 bits in base 32.
     let reference = run.json()["lro"]["ref"].as_str().unwrap().to_owned();

@@ -7,8 +7,12 @@ fn the_example_of_the_reference_is_right() {
     let reference = Program::new().run(&["config", "reference"]).stdout;
     let (_, rest) = reference.split_once("```toml\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();
-    let run =
-        Program::new().file("work/atlatl.toml", example).run(&["config", "check", "atlatl.toml"]);
+    let run = Program::new().file("work/atlatl.toml", example).run(&[
+        "config",
+        "check",
+        "atlatl.toml",
+        "--json",
+    ]);
     insta::assert_snapshot!(run, @r#"
     status: 0
     --- stdout

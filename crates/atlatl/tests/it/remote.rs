@@ -262,7 +262,7 @@ fn headers_come_from_flags_configuration_and_environment() {
     assert_eq!(asked[0].header("x-configured"), Some("from the environment"));
     assert_eq!(asked[0].header("authorization"), Some("Bearer from the environment"));
     assert_eq!(asked[0].header("x-other"), None);
-    let shown = program.run(&["config", "show", "--output", "human"]);
+    let shown = program.run(&["config", "show"]);
     assert!(shown.stdout.contains("proxy.headers") && !shown.stdout.contains("${KEY}"), "{shown}");
 }
 

@@ -33,7 +33,7 @@ fn steady(text: &str, reference: &str) -> String {
 fn stored_results_are_listed_and_shown() {
     let program = Program::new();
     let reference = store(&program, ROWS, &["--tool", "get_rows", "--query", "all\u{1b}[2J"]);
-    let list = program.run(&["results", "list", "--output", "human"]);
+    let list = program.run(&["results", "list"]);
     insta::assert_snapshot!(steady(&list.to_string(), &reference), @"
     status: 0
     --- stdout
@@ -41,7 +41,7 @@ fn stored_results_are_listed_and_shown() {
     lro:01REFERENCE  get_rows  3        252 B  0 s ago  in 23 h
     --- stderr
     ");
-    let show = program.run(&["results", "show", &reference, "--output", "human"]);
+    let show = program.run(&["results", "show", &reference]);
     insta::assert_snapshot!(steady(&show.to_string(), &reference), @r#"
     status: 0
     --- stdout
@@ -59,8 +59,8 @@ fn stored_results_are_listed_and_shown() {
     --- stderr
     note: 3 of 3 records
     "#);
-    let Value::Array(listed) = program.run(&["results", "list"]).json() else { panic!() };
-    let mut shown = program.run(&["results", "show", &reference]).json();
+    let Value::Array(listed) = program.run(&["results", "list", "--json"]).json() else { panic!() };
+    let mut shown = program.run(&["results", "show", &reference, "--json"]).json();
     let preview = shown.as_object_mut().unwrap().remove("preview").unwrap();
     assert_eq!(shown.as_object_mut().unwrap().remove("preview_cut"), Some(false.into()));
     assert_eq!(listed, [shown]);
@@ -77,7 +77,7 @@ fn g27_a_list_shows_server_and_arguments_and_identical_results_once() {
         references.push(reference(&proxied.call("big", &arguments)));
     }
     assert_eq!(references[0], references[1]);
-    let list = program.run(&["results", "list", "--output", "human"]);
+    let list = program.run(&["results", "list"]);
     let lines: Vec<&str> = list.stdout.lines().collect();
     assert_eq!(lines.len(), 3, "{list}");
     let heading: Vec<&str> = lines[0].split_whitespace().collect();
@@ -88,10 +88,10 @@ fn g27_a_list_shows_server_and_arguments_and_identical_results_once() {
     assert!(lines[1].contains("fixture-server  big"), "{list}");
     assert!(lines[1].contains("bytes=100000") && lines[1].contains("api_key=[redacted]"), "{list}");
     assert!(lines[2].contains("bytes=200000") && !list.stdout.contains("S3CR3T"), "{list}");
-    let show = program.run(&["results", "show", &references[0], "--output", "human"]);
+    let show = program.run(&["results", "show", &references[0]]);
     assert!(show.stdout.contains("\nserver     fixture-server:"), "{show}");
     assert!(show.stdout.contains("\narguments  "), "{show}");
-    let shown = program.run(&["results", "show", &references[0]]).json();
+    let shown = program.run(&["results", "show", &references[0], "--json"]).json();
     assert!(shown["arguments"].as_str().unwrap().contains("bytes=100000"), "{shown}");
 }
 
@@ -154,13 +154,13 @@ fn l2_what_has_expired_is_cleaned_and_told_of() {
     assert!(run.stderr.contains("the result of `get_rows` expired at"), "{run}");
     assert!(run.stderr.contains("repeat the call"), "f24: final, and names the call: {run}");
 
-    let would = program.run(&["results", "clean", "--dry-run"]).json();
+    let would = program.run(&["results", "clean", "--dry-run", "--json"]).json();
     assert_eq!(would["removed"][0]["ref"], gone);
-    assert_eq!(program.run(&["results", "list"]).json().as_array().unwrap().len(), 2);
+    assert_eq!(program.run(&["results", "list", "--json"]).json().as_array().unwrap().len(), 2);
 
-    let did = program.run(&["results", "clean"]).json();
+    let did = program.run(&["results", "clean", "--json"]).json();
     assert_eq!((&did["removed"], &did["bytes"]), (&would["removed"], &would["bytes"]));
-    let left = program.run(&["results", "list"]).json();
+    let left = program.run(&["results", "list", "--json"]).json();
     assert_eq!(left.as_array().unwrap().len(), 1);
     assert_eq!(left[0]["ref"], kept);
     let ledger = fs::read_to_string(program.path("home/.local/state/atlatl/ledger.jsonl")).unwrap();
@@ -176,7 +176,7 @@ fn f22_every_offload_cleans_what_has_expired() {
     store(&program, ROWS, &["--tool", "get_rows", "--set", "proxy.ttl_seconds=1"]);
     thread::sleep(Duration::from_millis(1100));
     let kept = store(&program, ROWS, &["--tool", "get_rows"]);
-    let left = program.run(&["results", "list"]).json();
+    let left = program.run(&["results", "list", "--json"]).json();
     assert_eq!(left.as_array().unwrap().len(), 1);
     assert_eq!(left[0]["ref"], kept);
 }
@@ -189,12 +189,12 @@ fn everything_is_cleaned_when_asked_and_nothing_that_is_not_ours() {
     let memories = crate::offload::memories(50, mif::DetailLevel::Full);
     let recall = store(&program, &memories, &[]);
     let rows = store(&program, ROWS, &["--tool", "get_rows", "--scope", "review"]);
-    let would = program.run(&["results", "clean", "--all", "--dry-run", "--output", "human"]);
+    let would = program.run(&["results", "clean", "--all", "--dry-run"]);
     assert!(
         would.stdout.ends_with(" kB\n") && would.stdout.contains("would remove 2 results"),
         "{would}"
     );
-    let did = program.run(&["results", "clean", "--all"]).json();
+    let did = program.run(&["results", "clean", "--all", "--json"]).json();
     let mut removed: Vec<&str> = did["removed"]
         .as_array()
         .unwrap()
@@ -203,7 +203,7 @@ fn everything_is_cleaned_when_asked_and_nothing_that_is_not_ours() {
         .collect();
     removed.sort_unstable();
     assert_eq!(removed, [&*recall, &*rows]);
-    assert_eq!(program.run(&["results", "list", "--all"]).stdout, "[]\n");
+    assert_eq!(program.run(&["results", "list", "--all", "--json"]).stdout, "[]\n");
     assert!(program.path("tmp/atlatl-notes.txt").exists());
     assert!(program.path("tmp/atlatl-recall-01KA2Z3T4V5W6X7Y8Z9A0B1C2D.jsonl").exists());
 }
@@ -211,7 +211,7 @@ fn everything_is_cleaned_when_asked_and_nothing_that_is_not_ours() {
 #[test]
 fn looking_makes_and_clears_nothing() {
     let program = Program::new();
-    assert_eq!(program.run(&["results", "list"]).stdout, "[]\n");
+    assert_eq!(program.run(&["results", "list", "--json"]).stdout, "[]\n");
     assert_eq!(fs::read_dir(program.path("tmp")).unwrap().count(), 0);
     assert!(!program.path("home").exists());
     store(&program, ROWS, &["--tool", "get_rows", "--scope", "one"]);
@@ -231,7 +231,7 @@ fn looking_makes_and_clears_nothing() {
         assert_eq!(fs::read_dir(&root).unwrap().count(), count, "{args:?}");
         assert!(leftover.exists(), "{args:?}");
     }
-    assert_eq!(program.run(&["results", "clean"]).json()["leftovers"], 1);
+    assert_eq!(program.run(&["results", "clean", "--json"]).json()["leftovers"], 1);
     assert!(!leftover.exists());
 }
 
@@ -244,11 +244,11 @@ fn f25_a_directory_in_our_way_hides_no_other_result() {
     let root = program.path("home/.local/state/atlatl/results");
     fs::create_dir_all(&root).unwrap();
     fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    let list = program.run(&["results", "list"]);
+    let list = program.run(&["results", "list", "--json"]);
     assert_eq!((list.status, list.json().as_array().unwrap().len()), (1, 1), "{list}");
     assert!(list.stderr.contains("other users have access to it"), "{list}");
     assert_eq!(program.run(&["results", "path", &recall]).status, 0);
-    let clean = program.run(&["results", "clean", "--all"]);
+    let clean = program.run(&["results", "clean", "--all", "--json"]);
     assert_eq!((clean.status, clean.json()["removed"].as_array().unwrap().len()), (1, 1));
 }
 
@@ -275,9 +275,9 @@ fn many_scopes_are_listed_and_cleaned_one_by_one() {
         command.env("TMPDIR", program.path("tmp")).env("HOME", program.path("home"));
         serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()
     };
-    assert_eq!(limited("results list --all").as_array().unwrap().len(), 40);
-    assert_eq!(limited("results clean --all")["removed"].as_array().unwrap().len(), 40);
-    assert_eq!(limited("results list --all").as_array().unwrap().len(), 0);
+    assert_eq!(limited("results list --all --json").as_array().unwrap().len(), 40);
+    assert_eq!(limited("results clean --all --json")["removed"].as_array().unwrap().len(), 40);
+    assert_eq!(limited("results list --all --json").as_array().unwrap().len(), 0);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn records_whose_sidecar_is_lost_are_not_taken_for_the_payload() {
     let shown = program.run(&["results", "path", &reference]).stdout;
     let path = shown.trim_end().replace("[DIR]", program.path("").to_str().unwrap());
     fs::remove_file(format!("{path}.meta.json")).unwrap();
-    assert_eq!(program.run(&["results", "show", &reference]).json()["records"], 3);
+    assert_eq!(program.run(&["results", "show", &reference, "--json"]).json()["records"], 3);
     let run = program.run(&["results", "show", "--original", &reference]);
     assert_eq!((run.status, &*run.stdout), (1, ""));
     assert!(run.stderr.contains("the sidecar does not describe the original payload"), "{run}");
@@ -298,7 +298,35 @@ fn hidden_characters_are_escaped_in_json_and_nothing_is_lost() {
     let program = Program::new();
     let tool = "a\u{7f}b\u{202e}c\u{9b}";
     store(&program, ROWS, &["--tool", tool]);
-    let list = program.run(&["results", "list"]);
+    let list = program.run(&["results", "list", "--json"]);
     assert_eq!(list.json()[0]["tool"], tool);
     assert!(!list.stdout.contains(['\u{7f}', '\u{202e}', '\u{9b}']), "{list}");
+}
+
+#[test]
+fn g75_a_pinned_result_outlives_the_others() {
+    let program = Program::new();
+    let first = store(&program, ROWS, &["--tool", "first"]);
+    let second = store(&program, ROWS, &["--tool", "second", "--set", "proxy.ttl_seconds=5"]);
+    let pinned = program.run(&["results", "pin", &first, "@1"]);
+    assert_eq!(
+        pinned.stdout,
+        format!("{first}: expires never\n{second}: expires never\n"),
+        "{pinned}"
+    );
+    thread::sleep(Duration::from_millis(5500));
+    assert_eq!(program.run(&["results", "clean"]).status, 0);
+    let list = program.run(&["results", "list"]).stdout;
+    assert_eq!(list.matches("never").count(), 2, "{list}");
+    // Never earlier.
+    let pinned = program.run(&["results", "pin", "@2", "--for", "7d"]);
+    assert_eq!(pinned.stdout, format!("{first}: expires never\n"), "{pinned}");
+    let third = store(&program, ROWS, &[]);
+    let pinned = program.run(&["results", "pin", &third, "--for", "7d", "--json"]).json();
+    let days = pinned[0]["expires_at"].as_str().unwrap();
+    let left = days.parse::<chrono::DateTime<chrono::Utc>>().unwrap() - chrono::Utc::now();
+    assert_eq!(left.num_hours(), 7 * 24 - 1, "{days}");
+    assert_eq!(program.run(&["results", "rm", &first, &second, "--yes"]).status, 0);
+    let missing = program.run(&["results", "pin", &first]);
+    assert_eq!(missing.status, 1, "{missing}");
 }

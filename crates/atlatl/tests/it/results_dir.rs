@@ -66,7 +66,7 @@ fn g08_a_planted_directory_does_not_keep_results_inline() {
     for dir in [program.path(STATE), program.path("home/.local/state/atlatl")] {
         assert_eq!(mode(&dir), 0o700, "{dir:?}");
     }
-    let list = program.run(&["results", "list"]);
+    let list = program.run(&["results", "list", "--json"]);
     assert_eq!((list.status, &*list.stderr), (0, ""), "{list}");
     assert_eq!(list.json().as_array().unwrap().len(), 1, "{list}");
     assert_eq!(program.run(&["results", "path", &reference]).status, 0);
@@ -74,7 +74,7 @@ fn g08_a_planted_directory_does_not_keep_results_inline() {
     let answer = proxied.call("big", &json!({"bytes": 2_000_000}));
     assert!(descriptor(&answer["result"])["file_path"].is_string(), "{answer}");
 
-    let doctor = program.run(&["doctor", "--output", "json"]).stdout;
+    let doctor = program.run(&["doctor", "--json"]).stdout;
     let doctor: Value = serde_json::from_str(&doctor).unwrap();
     let text = doctor.to_string();
     let owner =
@@ -111,7 +111,7 @@ fn g08_results_of_the_former_directory_stay_readable_until_they_expire() {
     drop(proxied);
 
     // Cleaned like the others.
-    let clean = program.run(&["results", "clean", "--all"]);
+    let clean = program.run(&["results", "clean", "--all", "--json"]);
     assert_eq!(clean.json()["removed"].as_array().unwrap().len(), 3, "{clean}");
     assert!(!old_path.exists());
 }
@@ -166,5 +166,5 @@ fn g08_a_file_size_limit_passes_the_result_on() {
     let (stdout, stderr) = limited("recall_memories");
     assert!(stdout.contains("some words") && stdout.len() < rows().len(), "{stdout}");
     assert!(!stderr.is_empty());
-    assert_eq!(program.run(&["results", "list", "--all"]).stdout, "[]\n");
+    assert_eq!(program.run(&["results", "list", "--all", "--json"]).stdout, "[]\n");
 }

@@ -17,7 +17,7 @@ const MARK: &str = "▸";
 
 /// The decision on a line, as the file of lines writes it.
 fn decide(line: &str) -> (String, String) {
-    match rewrite(line, "atlatl", &ShellNames::from_scripts([""])) {
+    match rewrite(line, "atlatl", "codex", &ShellNames::from_scripts([""])) {
         Decision::Rewrite(rewritten) => ("rewrite".to_owned(), rewritten),
         Decision::Keep(reason) => (format!("keep {reason}"), line.to_owned()),
     }
@@ -36,7 +36,7 @@ fn every_line_has_its_expected_decision() {
             continue;
         }
         let line = text.replace(MARK, "");
-        let expected = text.replace(MARK, "atlatl run -- ");
+        let expected = text.replace(MARK, "atlatl run --agent codex -- ");
         let (decision, rewritten) = decide(&line);
         count += 1;
         if decision != section || rewritten != expected {
@@ -84,9 +84,8 @@ fn a_rewritten_line_has_the_same_effect_in_every_shell() {
     while rewritten_lines < cases {
         let line = generator::line(&mut random);
         lines += 1;
-        let Decision::Rewrite(rewritten) = rewrite(&line, program.to_str().unwrap(), &names) else {
-            continue;
-        };
+        let decision = rewrite(&line, program.to_str().unwrap(), "codex", &names);
+        let Decision::Rewrite(rewritten) = decision else { continue };
         rewritten_lines += 1;
         for shell in &shells {
             let original = sandbox.run(shell, &line);

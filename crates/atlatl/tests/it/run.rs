@@ -91,7 +91,7 @@ fn small_output_is_printed_and_leaves_nothing_behind() {
     assert_eq!((text(&ran.stdout), text(&ran.stderr)), ("a\nc\n", "b\n"));
     assert_eq!(ran.status.code(), Some(3));
     assert_eq!(leftovers(&program), [""; 0]);
-    assert_eq!(program.run(&["results", "list"]).json(), Value::Array(Vec::new()));
+    assert_eq!(program.run(&["results", "list", "--json"]).json(), Value::Array(Vec::new()));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn large_text_is_replaced_by_a_descriptor_and_can_be_queried() {
     assert_eq!(stream(&program, &reference, "stderr"), b"");
     let found = run(&program, &["extract", &reference, "--search", "^31415$"]);
     assert!(text(&found.stdout).contains("31415"), "{}", text(&found.stdout));
-    let listed = program.run(&["results", "list"]).json();
+    let listed = program.run(&["results", "list", "--json"]).json();
     assert_eq!(listed[0]["query"], "seq 1 60000", "{listed}");
     assert_eq!(listed[0]["tool"], "Bash", "{listed}");
     assert_eq!(leftovers(&program), [""; 0]);
@@ -205,6 +205,41 @@ fn the_threshold_and_policies_apply() {
     assert!(!stored(&["run", "--set", policy, "--", "seq", "1", "60000"]));
     assert!(stored(&["run", "--set", policy, "--shell", "exec seq 1 60000"]));
     assert!(!stored(&["run", "--set", "prompt.offload.enabled=false", "--", "seq", "1", "60000"]));
+}
+
+#[test]
+fn g76_an_agents_command_counts_as_the_agent_would_have_shown_it() {
+    let answered = |program: &Program, agent: &[&str]| {
+        let command = [&["run"], agent, &["--", "seq", "1", "60000"]].concat();
+        let reference = reference(&run(program, &command).stdout);
+        let asked = run(program, &["extract", &reference, "--search", "^31415$"]);
+        assert!(asked.status.success(), "{}", text(&asked.stderr));
+        program.run(&["stats", "--json"]).json()
+    };
+    let counts = |stats: &Value| {
+        let all = &stats["all"];
+        let of_program = [&all["without_limit"], &all["to_programs"]];
+        let of_agent = [&stats["hooks"]["results"], &all["questions_answered"]];
+        [of_agent, of_program].map(|counts| counts.map(Value::as_u64))
+    };
+    for (agent, visible_bytes) in [("claude-code", 2000), ("codex", 12_000)] {
+        let stats = answered(&Program::new(), &["--agent", agent]);
+        assert_eq!(stats["servers"][0]["name"], format!("hook {agent}"), "{stats}");
+        // The agent reads what its shell prints.
+        assert_eq!(counts(&stats), [[Some(1); 2], [Some(0); 2]], "{stats}");
+        let tokens = |of: &str| stats["all"][of]["tokens"].as_u64().unwrap();
+        let bytes = stats["all"]["bytes"].as_u64().unwrap();
+        assert_eq!(tokens("visible_tokens"), tokens("inline") * visible_bytes / bytes, "{stats}");
+        assert!(tokens("visible_tokens") > 0 && tokens("replies") > 0, "{stats}");
+    }
+    // A person has no agent.
+    let stats = answered(&Program::new(), &[]);
+    assert_eq!(stats["servers"][0]["name"], "(no server)", "{stats}");
+    assert_eq!(counts(&stats), [[Some(0); 2], [Some(1); 2]], "{stats}");
+    assert_eq!(stats["all"]["visible_tokens"], stats["all"]["inline"], "{stats}");
+    let program = Program::new();
+    assert_eq!(run(&program, &["run", "--agent", "unknown", "--", "true"]).status.code(), Some(2));
+    assert!(!program.run(&["run", "--help"]).stdout.contains("--agent"), "only hooks pass it");
 }
 
 #[test]
@@ -353,7 +388,7 @@ fn output_that_cannot_be_written_is_an_error() {
     let ran = in_shell(&program, &line);
     assert_eq!(ran.status.code(), Some(1));
     assert!(text(&ran.stderr).contains("hint: atlatl results list"), "{}", text(&ran.stderr));
-    let listed = program.run(&["results", "list"]).json();
+    let listed = program.run(&["results", "list", "--json"]).json();
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     assert_eq!(original(&program, listed[0]["ref"].as_str().unwrap()), b"a\nb\n");
 }

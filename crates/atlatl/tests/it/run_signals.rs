@@ -123,7 +123,7 @@ fn what_was_read_survives_the_death_of_the_run() {
     child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
     assert_eq!(printed, "", "nothing was printed before the end");
 
-    let listed = program.run(&["results", "list"]).json();
+    let listed = program.run(&["results", "list", "--json"]).json();
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     assert_eq!(listed[0]["query"], "interrupted command", "{listed}");
     let reference = listed[0]["ref"].as_str().unwrap();
@@ -133,7 +133,7 @@ fn what_was_read_survives_the_death_of_the_run() {
     assert!(stdout == format!("{numbers}more\n"), "{} bytes", stdout.len());
     assert_eq!(program.run(&["results", "show", reference, "--stream", "stderr"]).stdout, "oops\n");
     // Once only.
-    assert_eq!(program.run(&["results", "list"]).json(), listed);
+    assert_eq!(program.run(&["results", "list", "--json"]).json(), listed);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn small_output_survives_too() {
     wait_until("the command does not start", || ready.exists());
     signal(&child, Signal::KILL);
     child.wait().unwrap();
-    let listed = program.run(&["results", "list"]).json();
+    let listed = program.run(&["results", "list", "--json"]).json();
     let reference = listed[0]["ref"].as_str().unwrap();
     assert_eq!(program.run(&["results", "show", reference, "--original"]).stdout, "only this\n");
 }
@@ -166,7 +166,7 @@ fn output_in_the_other_directory_survives_too() {
     signal(&child, Signal::KILL);
     child.wait().unwrap();
     // Results are in the home directory by default, and in the temporary one where that is not writable.
-    let listed = program.run(&["results", "list"]).json();
+    let listed = program.run(&["results", "list", "--json"]).json();
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     let reference = listed[0]["ref"].as_str().unwrap();
     assert_eq!(program.run(&["results", "show", reference, "--original"]).stdout, "elsewhere\n");
@@ -179,7 +179,7 @@ fn the_log_of_a_running_command_is_left_alone() {
     let line = "echo a; sleep 0.3; : > ready; while [ -e ready ]; do sleep 0.02; done; echo b";
     let child = start(&program, line);
     wait_until("the command does not start", || ready.exists());
-    assert_eq!(program.run(&["results", "list"]).json(), Value::Array(Vec::new()));
+    assert_eq!(program.run(&["results", "list", "--json"]).json(), Value::Array(Vec::new()));
     program.run(&["results", "clean"]);
     std::fs::remove_file(&ready).unwrap();
     assert_eq!(output(child).0, "a\nb\n");

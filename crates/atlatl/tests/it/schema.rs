@@ -25,7 +25,8 @@ fn the_schema_is_printed_whatever_the_configuration_is() {
 #[test]
 fn the_schema_takes_what_show_prints() {
     let program = Program::new().variable("ATLATL_PROXY__POLICY__Foo", "{ threshold_tokens = 5 }");
-    let validator = jsonschema::validator_for(&program.run(&["config", "schema"]).json()).unwrap();
-    let shown = program.run(&["config", "show"]).json();
+    let validator =
+        jsonschema::validator_for(&program.run(&["config", "schema", "--json"]).json()).unwrap();
+    let shown = program.run(&["config", "show", "--json"]).json();
     assert!(validator.is_valid(&shown), "{shown:#}");
 }

@@ -16,7 +16,7 @@ use crate::program::Program;
 pub(crate) fn remembering(memories: &[Memory]) -> Program {
     let lines = corpus::lines(memories, DetailLevel::Full).join("\n");
     let program = Program::new().file("work/memories.jsonl", lines);
-    let run = program.run(&["memory", "import", "memories.jsonl"]);
+    let run = program.run(&["memory", "import", "memories.jsonl", "--json"]);
     assert_eq!((run.status, &run.json()["stored"]), (0, &memories.len().into()), "{run}");
     program
 }

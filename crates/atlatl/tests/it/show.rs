@@ -6,7 +6,7 @@ use crate::program::Program;
 
 #[test]
 fn defaults_for_a_person() {
-    let run = Program::new().run(&["config", "show", "--output", "human"]);
+    let run = Program::new().run(&["config", "show"]);
     insta::assert_snapshot!(run, @r#"
     status: 0
     --- stdout
@@ -64,7 +64,7 @@ fn defaults_for_a_person() {
 
 #[test]
 fn defaults_for_a_program() {
-    let run = Program::new().run(&["config", "show"]);
+    let run = Program::new().run(&["config", "show", "--json"]);
     insta::assert_snapshot!(run, @r#"
     status: 0
     --- stdout
@@ -214,7 +214,7 @@ fn origins_for_a_program() {
     let run = Program::new()
         .file("work/atlatl.toml", "[prompt.offload]\nenabled = false\n")
         .variable("ATLATL_PROMPT__OFFLOAD__TTL_SECONDS", "60")
-        .run(&["config", "show", "--origin", "--set", "proxy.policy.Foo_*=inline"]);
+        .run(&["config", "show", "--origin", "--set", "proxy.policy.Foo_*=inline", "--json"]);
     let list = run.json();
     let item = |key: &str| list.as_array().unwrap().iter().find(|item| item["key"] == key).unwrap();
     assert_eq!(
@@ -236,11 +236,11 @@ fn origins_for_a_program() {
 #[test]
 fn secrets_are_not_shown() {
     for args in [&["config", "show"][..], &["config", "show", "--origin"]] {
-        for form in ["human", "json"] {
+        for form in [&[][..], &["--json"]] {
             let run = Program::new()
                 .variable("ATLATL_SERVER__AUTH", "hidden")
                 .variable("ATLATL_MEMORY__STORE", "postgres://ann:hidden@db.example/m")
-                .run(&[args, &["--output", form]].concat());
+                .run(&[args, form].concat());
             assert_eq!(run.status, 0);
             assert!(!run.to_string().contains("hidden"), "{run}");
             assert!(run.stdout.contains("postgres://ann:***@db.example/m"), "{run}");
@@ -252,7 +252,7 @@ fn secrets_are_not_shown() {
 fn a_file_cannot_steer_the_terminal() {
     let run = Program::new()
         .file("work/atlatl.toml", "proxy.policy.\"a\\u001b[2J\\u009b\" = \"inline\"\n")
-        .run(&["config", "show", "--origin", "--output", "human"]);
+        .run(&["config", "show", "--origin"]);
     let rows = run.lines("proxy.policy");
     assert!(rows[0].starts_with(r#"proxy.policy."a\u001b[2J<U+009B>""#), "{rows:?}");
 }

@@ -13,6 +13,8 @@ use crate::proxied::{Proxied, descriptor, real_server};
 struct Pair<'a> {
     direct: Proxied,
     behind: Proxied,
+    /// The name by which the client identifies itself.
+    client: &'a str,
     record: &'a mut Vec<Value>,
 }
 
@@ -21,6 +23,7 @@ impl<'a> Pair<'a> {
         program: &Program,
         server: &[&str],
         env: &[(&str, [&Path; 2])],
+        client: &'a str,
         record: &'a mut Vec<Value>,
     ) -> Self {
         let mut direct = Command::new(server[0]);
@@ -31,10 +34,10 @@ impl<'a> Pair<'a> {
             behind.env(name, of_behind);
         }
         let (mut direct, mut behind) = (Proxied::of(direct), Proxied::of(behind));
-        for client in [&mut direct, &mut behind] {
-            client.initialize(&json!({}));
+        for side in [&mut direct, &mut behind] {
+            side.initialize_as(client, &json!({}));
         }
-        let mut pair = Self { direct, behind, record };
+        let mut pair = Self { direct, behind, client, record };
         let (direct, got) = (pair.direct.result("tools/list"), pair.behind.result("tools/list"));
         pair.record.push(json!({"kind": "listing", "direct": direct, "got": got}));
         pair
@@ -48,7 +51,8 @@ impl<'a> Pair<'a> {
         if reference.is_none() {
             assert_eq!(got, direct, "{tool}: what is not stored is passed on");
         }
-        self.record.push(json!({"kind": "call", "direct": direct, "got": got}));
+        self.record
+            .push(json!({"kind": "call", "client": self.client, "direct": direct, "got": got}));
         reference
     }
 
@@ -72,7 +76,7 @@ impl Proxied {
 
 /// The figures of `atlatl stats` by the names that the recount gives them.
 fn stats(program: &Program) -> (Value, Value) {
-    let stats = program.run(&["stats"]).json();
+    let stats = program.run(&["stats", "--json"]).json();
     let all = &stats["all"];
     let tokens = |of: &str| {
         assert_eq!(all[of]["basis"], "measured", "{of}: {stats}");
@@ -86,7 +90,10 @@ fn stats(program: &Program) -> (Value, Value) {
         "questions_failed": all["questions_failed"],
         "replies": tokens("replies"),
         "definitions": tokens("definitions"),
+        "visible_tokens": tokens("visible_tokens"),
+        "without_limit": all["without_limit"],
         "net_tokens": all["net_tokens"],
+        "net_tokens_of_whole_results": all["net_tokens_of_whole_results"],
     });
     (same, stats)
 }
@@ -120,18 +127,24 @@ fn prose(number: usize, words: usize) -> String {
 }
 
 #[test]
-fn f37_two_hundred_calls_come_to_what_another_tokenizer_counts_from_the_messages() {
+fn g76_two_hundred_calls_of_three_clients_come_to_what_another_tokenizer_counts_from_the_messages()
+{
     let program = Program::new();
     let files = program.path("work/files");
     fs::create_dir_all(&files).unwrap();
     for number in 0..20 {
-        let words = if number % 2 == 0 { 9000 + number * 100 } else { 90 };
+        let words = match number % 4 {
+            0 => 16_000 + number * 100,
+            2 => 9000 + number * 100,
+            _ => 90,
+        };
         fs::write(files.join(format!("{number}.txt")), prose(number, words)).unwrap();
     }
     let mut record = Vec::new();
 
     let server = [real_server("mcp-server-filesystem"), files.display().to_string()];
-    let mut pair = Pair::start(&program, &[&server[0], &server[1]], &[], &mut record);
+    let mut pair =
+        Pair::start(&program, &[&server[0], &server[1]], &[], "claude-code", &mut record);
     let mut stored = Vec::new();
     for round in 0..4 {
         for number in 0..20 {
@@ -153,7 +166,7 @@ fn f37_two_hundred_calls_come_to_what_another_tokenizer_counts_from_the_messages
     let server = real_server("mcp-server-memory");
     let (direct, behind) = (program.path("direct.jsonl"), program.path("behind.jsonl"));
     let env = [("MEMORY_FILE_PATH", [direct.as_path(), behind.as_path()])];
-    let mut pair = Pair::start(&program, &[&server], &env, &mut record);
+    let mut pair = Pair::start(&program, &[&server], &env, "codex-mcp-client", &mut record);
     for batch in 0..10 {
         let entities: Vec<Value> = (0..40)
             .map(|n| json!({"name": format!("entity {batch}-{n}"), "entityType": "river", "observations": [prose(n, 12)]}))
@@ -170,7 +183,7 @@ fn f37_two_hundred_calls_come_to_what_another_tokenizer_counts_from_the_messages
     pair.end();
 
     let server = real_server("mcp-server-everything");
-    let mut pair = Pair::start(&program, &[&server, "stdio"], &[], &mut record);
+    let mut pair = Pair::start(&program, &[&server, "stdio"], &[], "another-client", &mut record);
     for number in 0..40 {
         let words = if number % 4 == 0 { 12_000 } else { 20 };
         pair.call("echo", &json!({"message": prose(number, words)}));
@@ -186,6 +199,10 @@ fn f37_two_hundred_calls_come_to_what_another_tokenizer_counts_from_the_messages
     let (stats, all) = stats(&program);
     assert_eq!(stats, recount, "{all:#}");
     assert!(stats["net_tokens"].as_i64().unwrap() > 100_000, "{stats}");
+    // Results above and below the limits of both clients that have one.
+    let tokens = |of: &str| stats[of].as_u64().unwrap();
+    assert!(tokens("visible_tokens") + 100_000 < tokens("inline"), "{stats}");
+    assert_eq!((tokens("results"), tokens("without_limit")), (60, 10));
     assert_eq!(
         (&all["tools"].as_array().unwrap().len(), &all["unreadable_lines"]),
         (&4, &json!(0))
@@ -198,7 +215,7 @@ fn f37_a_run_that_cost_more_than_it_saved_is_below_zero() {
     let mut record = Vec::new();
     let server = real_server("mcp-server-everything");
     // One result just above the threshold, read whole in pieces.
-    let mut pair = Pair::start(&program, &[&server, "stdio"], &[], &mut record);
+    let mut pair = Pair::start(&program, &[&server, "stdio"], &[], "another-client", &mut record);
     let reference = pair.call("echo", &json!({"message": prose(1, 5200)})).unwrap();
     for start in (0..).step_by(3000).take(9) {
         pair.ask(
@@ -213,7 +230,7 @@ fn f37_a_run_that_cost_more_than_it_saved_is_below_zero() {
     assert_eq!(stats, recount);
     assert!(stats["net_tokens"].as_i64().unwrap() < 0, "{all:#}");
 
-    let shown = program.run(&["stats", "--output", "human"]).stdout;
+    let shown = program.run(&["stats"]).stdout;
     assert!(shown.contains("net saving") && shown.contains('\u{2212}'), "{shown}");
     assert!(shown.contains("Offloading cost more than it saved."), "{shown}");
     let page = program.path("page.html");

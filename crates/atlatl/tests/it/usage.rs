@@ -14,7 +14,7 @@ fn help_says_what_there_is() {
     Atlatl decides when a tool result is too large for a model's context window,
     stores it, returns a short descriptor instead, and runs queries on it.
 
-    Usage: atlatl [OPTIONS] <COMMAND>
+    Usage: atlatl [OPTIONS] [COMMAND]
 
     Commands:
       offload      Store a tool result if it is large, and print its descriptor
@@ -27,13 +27,15 @@ fn help_says_what_there_is() {
       on           End the pause of `atlatl off`
       doctor       Diagnose problems on this machine and suggest a fix for each
       proxy        Run an MCP server behind the proxy and store its large results
+      try          Call a tool of an MCP server once, and show what it saves
       serve        Serve memories: recall, search, list, capture
       tools        Serve the extraction tools alone, for all proxies of a project
       login        Log in to a remote MCP server
       logout       Log out of a remote MCP server
       whoami       List the servers that you are logged in to
-      results      List, show and clean stored results
+      results      List, show, keep and remove stored results
       stats        Show the tokens that offloading saved, net of its cost
+      watch        Print what is stored, queried and refused, as it happens
       memory       Add, search, import and export your memories
       db           Manage the PostgreSQL database
       tenants      Create, list and remove the tenants of a team's database
@@ -41,7 +43,7 @@ fn help_says_what_there_is() {
       completions  Print a shell completion script
       man          Write the manual pages, one per command
       trust        Allow a project file to set every configuration key
-      config       Show, describe and check the configuration
+      config       Show, set and check the configuration
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -52,9 +54,15 @@ fn help_says_what_there_is() {
               Print version
 
     Global options:
-          --output <FORM>
-              Output format: human or json [default: human on a
-              terminal, else json]; extract: also table, jsonl, csv
+          --json
+              Print JSON, for programs
+
+      -q, --quiet
+              Print no notes, and no hints without an error
+
+      -v, --verbose
+              Also print which configuration applies and how long
+              the command takes
 
           --config <FILE>
               Read only this configuration file
@@ -74,12 +82,14 @@ fn help_says_what_there_is() {
     insta::assert_snapshot!(Program::new().run(&["config", "--help"]), @"
     status: 0
     --- stdout
-    Show, describe and check the configuration
+    Show, set and check the configuration
 
     Usage: atlatl config [OPTIONS] <COMMAND>
 
     Commands:
       show    Print every key with its effective value
+      get     Print the effective value of a key
+      set     Set a key in your configuration file
       schema  Print the JSON Schema of the configuration file
       check   Check the configuration and print all errors
       help    Print this message or the help of the given subcommand(s)
@@ -88,8 +98,10 @@ fn help_says_what_there_is() {
       -h, --help  Print help
 
     Global options:
-          --output <FORM>    Output format: human or json [default: human on a
-                             terminal, else json]; extract: also table, jsonl, csv
+          --json             Print JSON, for programs
+      -q, --quiet            Print no notes, and no hints without an error
+      -v, --verbose          Also print which configuration applies and how long
+                             the command takes
           --config <FILE>    Read only this configuration file
           --set <KEY=VALUE>  Set a configuration key, overriding files and
                              variables: --set prompt.offload.enabled=false
@@ -135,9 +147,15 @@ fn help_says_how_to_ask_about_a_result() {
               Print help (see a summary with '-h')
 
     Global options:
-          --output <FORM>
-              Output format: human or json [default: human on a
-              terminal, else json]; extract: also table, jsonl, csv
+          --json
+              Print JSON, for programs
+
+      -q, --quiet
+              Print no notes, and no hints without an error
+
+      -v, --verbose
+              Also print which configuration applies and how long
+              the command takes
 
           --config <FILE>
               Read only this configuration file
@@ -205,7 +223,7 @@ fn a_wrong_command_line_exits_with_2() {
 
       tip: some similar subcommands exist: 'on', 'config'
 
-    Usage: atlatl [OPTIONS] <COMMAND>
+    Usage: atlatl [OPTIONS] [COMMAND]
 
     For more information, try '--help'.
     ");
@@ -256,28 +274,6 @@ fn output_that_cannot_be_written_exits_with_1() {
     assert_eq!(run.status.code(), Some(1));
     let message = "error: cannot write the output: No space left on device (os error 28)\n";
     assert_eq!(String::from_utf8_lossy(&run.stderr), message);
-}
-
-#[test]
-fn completions_are_scripts_of_their_shell_and_know_the_commands() {
-    let program = Program::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let run = program.run(&["completions", shell]);
-        assert_eq!(run.status, 0, "{run}");
-        for word in ["uninstall", "listen", "query"] {
-            assert!(run.stdout.contains(word), "{shell}: {word}");
-        }
-    }
-    let script = program.run(&["completions", "bash"]).stdout;
-    let asked = format!(
-        "{script}\nCOMP_WORDS=(atlatl unin); COMP_CWORD=1; _atlatl atlatl unin atlatl; echo \"${{COMPREPLY[@]}}\""
-    );
-    // The script is longer than an argument may be.
-    let path = program.path("work/completion.bash");
-    std::fs::write(&path, asked).unwrap();
-    let output = Command::new("bash").arg(path).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "uninstall", "{output:?}");
-    assert_eq!(program.run(&["completions", "tcsh"]).status, 2);
 }
 
 #[test]

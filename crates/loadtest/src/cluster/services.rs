@@ -123,6 +123,7 @@ pub(super) fn postgres_url(state: &State, role: &str) -> String {
 pub(super) fn atlatl(state: &State, program: &Path, args: &[&str]) -> Command {
     let mut atlatl = Command::new(program);
     atlatl.args(args).arg("--config").arg(state.dir.join(SERVER_CONFIG));
+    // Not --json: an upgrade begins with the earlier version.
     atlatl.args(["--output", "json"]);
     atlatl.env_clear().env("HOME", &state.dir).current_dir(&state.dir);
     atlatl

@@ -1,15 +1,18 @@
 //! Messages from the client to the server.
 
-use lro::mcp::{RenamedTool, Tools};
+use lro::mcp::{PAGE, RenamedTool, SHOW, Tools};
 use lro_wire::edit::Edits;
-use lro_wire::protocol::{CLIENT_CAPABILITIES, CLIENT_INFO, EXTENSION, ProtocolGeneration};
+use lro_wire::protocol::{
+    AppHost, CLIENT_CAPABILITIES, CLIENT_INFO, EXTENSION, ProtocolGeneration,
+};
 use lro_wire::{INVALID_PARAMS, Id, JsonRpcError, Message, Messages, Object, protocol};
 use serde_json::{Value, json};
 
+use crate::relay::from_server::complete_list;
 use crate::relay::lenient::LenientLine;
 use crate::relay::local_tools::LocalToolCall;
 use crate::relay::pending::{PendingRequest, ToolCallInfo};
-use crate::relay::{ClientOutcome, Forward, Relay};
+use crate::relay::{ClientOutcome, Forward, PageSupport, Relay};
 
 /// The decision on one message of the client.
 enum ClientAction {
@@ -87,19 +90,32 @@ impl Relay {
             return ClientAction::Unchanged;
         }
         let Some(id) = message.id() else { return ClientAction::Unchanged };
+        let support = self.page_support(message);
+        if method == "initialize" {
+            let limit = self.client_limit(message);
+            let mut state = self.state();
+            (state.page_support, state.client_limit) = (support, limit);
+        }
+        // Whether the client shows the proxy's own page.
+        let view = if self.has_view() { support } else { PageSupport::Unsupported };
         if method == "tools/call"
             && let Some(name) = protocol::tool(message)
             && (Tools::is_name(&name)
                 || self.config.tools.as_ref().is_some_and(|tools| tools.has(&name)))
         {
-            return match self.local_call(&id, name.into_owned(), message) {
+            return match self.local_call(&id, &name, message, view.host()) {
                 Some(call) => ClientAction::LocalCall(call),
-                None => ClientAction::Reply(not_offered(&id)),
+                None => ClientAction::Reply(self.not_offered(&id, &name, support)),
             };
+        }
+        if method == "resources/read"
+            && let Some(page) = view.host().and_then(|_| self.view_page(message))
+        {
+            return ClientAction::Reply(id.response(&page));
         }
         let mut edits = Edits::new(text);
         announce(message, &mut edits);
-        let mut pending = pending_request(method, message);
+        let mut pending = pending_request(method, message, view);
         if let PendingRequest::Call(call) = &mut pending
             // Also for a client that has the listing from an earlier session.
             && let Some(tool) = RenamedTool::original(&call.tool).map(ToOwned::to_owned)
@@ -107,6 +123,10 @@ impl Relay {
         {
             edits.replace(name.get(), Value::from(tool.as_str()).to_string());
             call.tool = tool;
+        }
+        if let PendingRequest::Call(call) = &mut pending {
+            call.client_limit = self.client_limit(message);
+            call.pass_whole |= self.is_for_page(&call.tool, support);
         }
         if let (PendingRequest::Call(call), Some(passing)) = (&pending, &self.config.passing)
             // An extraction tool takes the reference itself.
@@ -137,13 +157,47 @@ impl Relay {
 
     /// Registers a call of an extraction tool. Their names are reserved, even if the server has a tool of
     /// that name, because guidance refers to them. Returns `None` if the tool is not offered here.
-    fn local_call(&self, id: &Id, name: String, message: &Message<'_>) -> Option<LocalToolCall> {
-        if !self.config.tools.as_ref()?.has(&name) {
+    fn local_call(
+        &self,
+        id: &Id,
+        name: &str,
+        message: &Message<'_>,
+        host: Option<AppHost>,
+    ) -> Option<LocalToolCall> {
+        let tools = self.config.tools.as_ref()?;
+        // Not if it is unknown whether the client shows pages: then the tools were not listed, and a client
+        // might let a page of the server's call them.
+        let is_in_view = host.is_some() && tools.has_in_view(name);
+        if !tools.has(name) && !is_in_view {
             return None;
         }
-        let call = LocalToolCall::new(id.clone(), name, message);
+        let call = LocalToolCall::new(id.clone(), name.to_owned(), message);
         self.state().local_calls.insert(id.key(), (id.clone(), call.cancel.clone()));
         Some(call)
+    }
+
+    /// The response to a call of a reserved name that the proxy does not offer to this client.
+    fn not_offered(&self, id: &Id, name: &str, support: PageSupport) -> String {
+        let is_for_tables = name == SHOW || name == PAGE;
+        let is_offered_elsewhere = self.config.tools.is_none() && support.is_possible();
+        let reason = if is_for_tables && !is_offered_elsewhere {
+            "Tables cannot be shown in this session. Query the result with `lro_extract`; the user can look at it \
+             with `atlatl results open`."
+        } else {
+            "This server does not offer this tool. Call the tool of this name that the MCP server `atlatl` offers; \
+             if there is none, the user has to run `atlatl install`."
+        };
+        JsonRpcError::new(INVALID_PARAMS, reason).response(id)
+    }
+
+    /// The page of the view, if `message` reads it.
+    fn view_page(&self, message: &Message<'_>) -> Option<Value> {
+        let uri = message.params()?.text("uri")?;
+        let mut page = self.config.tools.as_ref()?.view_resource(&uri)?;
+        if ProtocolGeneration::from_request(message) == Some(ProtocolGeneration::Stateless) {
+            complete_list(&mut page);
+        }
+        Some(page)
     }
 
     fn cancelled(&self, message: &Message<'_>) {
@@ -158,22 +212,22 @@ impl Relay {
     }
 }
 
-/// The response to a call of an extraction tool that another MCP server offers.
-fn not_offered(id: &Id) -> String {
-    let reason = "This server does not offer this tool. Call the tool of this name that the MCP server `atlatl` offers; \
-        if there is none, the user has to run `atlatl install`.";
-    JsonRpcError::new(INVALID_PARAMS, reason).response(id)
-}
-
 /// Classifies a request by the response that it expects.
-fn pending_request(method: &str, message: &Message<'_>) -> PendingRequest {
+fn pending_request(method: &str, message: &Message<'_>, view: PageSupport) -> PendingRequest {
+    let protocol =
+        || ProtocolGeneration::from_request(message).unwrap_or(ProtocolGeneration::Sessions);
     let task = || message.params().and_then(|params| Some(params.text("taskId")?.into_owned()));
     match method {
-        "initialize" | "server/discover" => PendingRequest::Handshake,
-        "tools/list" => PendingRequest::ToolList {
-            protocol: ProtocolGeneration::from_request(message)
-                .unwrap_or(ProtocolGeneration::Sessions),
-        },
+        "initialize" => PendingRequest::Initialize,
+        "server/discover" => PendingRequest::Discover { host: view.host() },
+        "tools/list" => PendingRequest::ToolList { protocol: protocol(), host: view.host() },
+        // Also of a client that got the capability from another relay.
+        "resources/list" if view.is_possible() => {
+            PendingRequest::ResourceList { protocol: protocol(), member: "resources" }
+        }
+        "resources/templates/list" if view.is_possible() => {
+            PendingRequest::ResourceList { protocol: protocol(), member: "resourceTemplates" }
+        }
         "tools/call" => {
             ToolCallInfo::from_message(message).map_or(PendingRequest::Other, PendingRequest::Call)
         }

@@ -1,15 +1,13 @@
 //! Messages from the server to the client.
 
-use std::sync::Arc;
-
 use lro::mcp::{
     ListingOptions, NoticeIn, RenamedTool, ToolsPage, mark_error_lookalike, mark_lookalike,
 };
 use lro_wire::edit::Edits;
-use lro_wire::protocol::ProtocolGeneration;
+use lro_wire::protocol::{AppHost, ProtocolGeneration};
 use lro_wire::{METHOD_NOT_FOUND, Message, Messages, Object};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::relay::lenient::{LenientLine, looks_like_json};
 use crate::relay::pending::{PendingRequest, ToolCallInfo};
@@ -135,19 +133,20 @@ impl Relay {
         let pending = pending?;
         let Some(result) = message.result else {
             return self
-                .empty_tool_list(message, &pending)
+                .empty_list(message, &pending)
                 .or_else(|| marked_error(text, message, &pending));
         };
         let changed = match pending {
             PendingRequest::Call(call) => self.call_result(call, result.get(), may_offload),
-            PendingRequest::ToolList { .. } => self.tool_list(result.get()),
-            PendingRequest::Handshake => self.handshake(result.get()),
+            PendingRequest::ToolList { host, .. } => self.tool_list(result.get(), host),
+            PendingRequest::Initialize => self.handshake(result.get(), self.session_host()),
+            PendingRequest::Discover { host } => self.handshake(result.get(), host),
             PendingRequest::TaskResult(task) => {
                 let call = self.catalog().tasks.call_for(&task);
                 self.intercept(&call, result.get(), may_offload)
             }
             PendingRequest::Task(task) => self.task_state(&task, result.get(), may_offload),
-            PendingRequest::Other => None,
+            PendingRequest::ResourceList { .. } | PendingRequest::Other => None,
         };
         Some(spliced(text, result, changed?))
     }
@@ -199,18 +198,16 @@ impl Relay {
     }
 
     /// Rewrites a `tools/list` result and records the tools in the catalog.
-    fn tool_list(&self, result: &str) -> Option<String> {
-        let mut changes =
-            ListingOptions::none().appending(&self.config.tool_definitions).reserving_names();
+    fn tool_list(&self, result: &str, host: Option<AppHost>) -> Option<String> {
+        let own = self.own_definitions(host);
+        let mut changes = ListingOptions::none().appending(&own).reserving_names();
         if self.config.passing.is_some() {
             changes = changes.with_references();
         }
         let page =
             ToolsPage::parse(result, changes, |tool| self.config.interceptor.may_replace(tool))?;
         let mut catalog = self.catalog();
-        for (name, schema) in page.tools {
-            catalog.tools.insert(name, schema.map(Arc::from));
-        }
+        catalog.add_tools(page.tools, page.for_pages);
         let mut renamed = page.renamed;
         renamed.retain(|one| catalog.renamed_tools.insert(one.listed_as.clone()));
         drop(catalog);
@@ -243,21 +240,25 @@ impl Relay {
     /// page.
     pub(crate) fn learn_tools(&self, result: &str) -> Option<String> {
         let page = ToolsPage::parse(result, ListingOptions::none(), |_| false)?;
-        let tools = page.tools.into_iter().map(|(name, schema)| (name, schema.map(Arc::from)));
-        self.catalog().tools.extend(tools);
+        self.catalog().add_tools(page.tools, page.for_pages);
         Object::read(result)?.text("nextCursor").map(std::borrow::Cow::into_owned)
     }
 
-    /// Changes the response to a handshake: adds the tools capability if the server has no tools, and
-    /// names renamed tools in the instructions.
-    fn handshake(&self, result: &str) -> Option<String> {
+    /// Changes the response to a handshake: adds the capabilities of the proxy's own tools and of its page
+    /// if the server does not have them, and names renamed tools in the instructions.
+    fn handshake(&self, result: &str, host: Option<AppHost>) -> Option<String> {
         let object = Object::read(result)?;
         let mut patch = json!({});
         let capabilities = object.clone().at(&["capabilities"]);
-        if !self.config.tool_definitions.is_empty()
-            && capabilities.is_some_and(|has| has.get("tools").is_none())
-        {
-            patch["capabilities"] = json!({"tools": {}});
+        let own = [
+            ("tools", !self.config.tool_definitions.is_empty()),
+            // The page is a resource.
+            ("resources", host.is_some()),
+        ];
+        for (name, _) in own.into_iter().filter(|(_, offered)| *offered) {
+            if capabilities.as_ref().is_some_and(|has| has.get(name).is_none()) {
+                patch["capabilities"][name] = json!({});
+            }
         }
         let renamed: Vec<String> = self.catalog().renamed_tools.iter().cloned().collect();
         if !renamed.is_empty() {
@@ -274,22 +275,38 @@ impl Relay {
         lro_wire::edit::merge(result, &patch)
     }
 
-    /// Answers `tools/list` for a server without tools, which responds with "method not found".
-    fn empty_tool_list(&self, message: &Message<'_>, pending: &PendingRequest) -> Option<String> {
-        let PendingRequest::ToolList { protocol, .. } = pending else { return None };
+    /// Answers a listing for a server without tools or resources, which responds with "method not found"
+    /// to a capability that the proxy added.
+    fn empty_list(&self, message: &Message<'_>, pending: &PendingRequest) -> Option<String> {
         let code = Object::read(message.error?.get())?.get("code")?;
-        if self.config.tool_definitions.is_empty() || code.get() != METHOD_NOT_FOUND.to_string() {
+        if code.get() != METHOD_NOT_FOUND.to_string() {
             return None;
         }
-        let mut result = json!({"tools": self.config.tool_definitions});
-        self.tools_listed("", &result.to_string(), true);
+        let (mut result, protocol) = match pending {
+            PendingRequest::ToolList { protocol, host } => {
+                let own = self.own_definitions(*host);
+                if own.is_empty() {
+                    return None;
+                }
+                let result = json!({"tools": own});
+                self.tools_listed("", &result.to_string(), true);
+                (result, protocol)
+            }
+            PendingRequest::ResourceList { protocol, member } => (json!({*member: []}), protocol),
+            _ => return None,
+        };
         if *protocol == ProtocolGeneration::Stateless {
-            result["resultType"] = "complete".into();
-            result["ttlMs"] = 0.into();
-            result["cacheScope"] = "private".into();
+            complete_list(&mut result);
         }
         Some(message.id()?.response(&result))
     }
+}
+
+/// Adds the members that a listing has without a session.
+pub(crate) fn complete_list(result: &mut Value) {
+    result["resultType"] = "complete".into();
+    result["ttlMs"] = 0.into();
+    result["cacheScope"] = "private".into();
 }
 
 /// The remaining messages of a batch after some were dropped, each original or changed.

@@ -88,10 +88,18 @@ impl Relay {
         let Some(root) = outline(message) else { return };
         let (Some(id), Some(method)) = (id(message, &root), root.text("method")) else { return };
         let pending = match (method, root.get("params").and_then(|params| params.text("name"))) {
-            ("tools/call", Some(tool)) => PendingRequest::Call(ToolCallInfo {
-                tool: tool.to_owned(),
-                ..ToolCallInfo::default()
-            }),
+            ("tools/call", Some(tool)) => {
+                let (client_limit, support) = {
+                    let state = self.state();
+                    (state.client_limit, state.page_support)
+                };
+                PendingRequest::Call(ToolCallInfo {
+                    tool: tool.to_owned(),
+                    pass_whole: self.is_for_page(tool, support),
+                    client_limit,
+                    ..ToolCallInfo::default()
+                })
+            }
             _ => PendingRequest::Other,
         };
         self.state().requests.insert(id, pending);
@@ -107,8 +115,14 @@ impl Relay {
         if root.get("method").is_none() && pending.is_none() {
             return None;
         }
-        if let (Some(id), Some(PendingRequest::Handshake | PendingRequest::ToolList { .. })) =
-            (&answers, &pending)
+        if let (
+            Some(id),
+            Some(
+                PendingRequest::Initialize
+                | PendingRequest::Discover { .. }
+                | PendingRequest::ToolList { .. },
+            ),
+        ) = (&answers, &pending)
         {
             // Such a response must be inspected, and is too long for it.
             let error = JsonRpcError::new(INTERNAL_ERROR, "the server's response is too large");

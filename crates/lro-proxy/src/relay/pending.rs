@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use lro::{CallArguments, ToolCall};
-use lro_core::{Detail, Operation};
-use lro_wire::protocol::{self, ProtocolGeneration};
+use lro_core::{ClientLimit, Detail, Operation};
+use lro_wire::protocol::{self, AppHost, ProtocolGeneration};
 use lro_wire::{Id, IdKey, Message};
 use serde_json::value::RawValue;
 
@@ -16,10 +16,14 @@ const MAX_TASKS: usize = 4096;
 /// A request that the server has not answered yet, by the kind of its response.
 #[derive(Debug)]
 pub(crate) enum PendingRequest {
-    /// `initialize` or `server/discover`.
-    Handshake,
+    /// `initialize`.
+    Initialize,
+    /// `server/discover`.
+    Discover { host: Option<AppHost> },
     /// `tools/list`.
-    ToolList { protocol: ProtocolGeneration },
+    ToolList { protocol: ProtocolGeneration, host: Option<AppHost> },
+    /// `resources/list` or `resources/templates/list` of a client that may show the proxy's page.
+    ResourceList { protocol: ProtocolGeneration, member: &'static str },
     /// `tools/call`.
     Call(ToolCallInfo),
     /// `tasks/result` (2025-11-25): a finished task's result.
@@ -86,11 +90,13 @@ pub(crate) struct ToolCallInfo {
     pub(crate) query: Option<String>,
     pub(crate) detail: Option<Detail>,
     /// Whether the result is never offloaded: the call continues a list of memories by a cursor (Spec
-    /// A4: a descriptor has no cursor), or a program reads it (g24).
+    /// A4: a descriptor has no cursor), a program reads it (g24), or a page of the server's does.
     pub(crate) pass_whole: bool,
     pub(crate) arguments: Option<CallArguments>,
     /// The id of the request.
     pub(crate) correlation: Option<String>,
+    /// How much of a large result the client would show.
+    pub(crate) client_limit: Option<ClientLimit>,
 }
 
 impl ToolCallInfo {
@@ -116,6 +122,7 @@ impl ToolCallInfo {
             pass_whole: continuation || protocol::is_program(message),
             arguments: Some(CallArguments::new(json)),
             correlation: message.id().map(|id| id.to_string()),
+            client_limit: None,
         })
     }
 
@@ -127,6 +134,7 @@ impl ToolCallInfo {
             detail: self.detail,
             arguments: self.arguments.as_ref(),
             correlation: self.correlation.as_deref(),
+            client_limit: self.client_limit,
             ..ToolCall::new(&self.tool)
         }
     }

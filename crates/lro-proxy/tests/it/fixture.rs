@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use chrono::DateTime;
-use lro::mcp::{Interceptor, Tools};
+use chrono::{DateTime, Utc};
+use lro::mcp::{AppHost, AppView, Interceptor, PAGE, SHOW, ToolOutput, Tools};
 use lro::{Event, EventKind, EventSink, Extractor, IdSeed, Offloader, Spools};
 use lro_core::config::{Config, References};
 use lro_core::{Extraction, O200k};
 use lro_proxy::{Forward, ReferencePassing, Relay};
+use lro_query::Cancel;
 use lro_query::worker::Program;
 use lro_spool::{Address, DirOptions, DirSpool, Quota, Spool, restore_payload};
 use serde_json::{Value, json};
@@ -48,6 +49,39 @@ impl Events {
     }
 }
 
+/// A page with its two tools, which answer every call.
+pub(crate) struct TestView;
+
+impl AppView for TestView {
+    fn definitions(&self, _host: AppHost) -> Vec<Value> {
+        let tool = |name: &str, party: &str| {
+            let meta = json!({"ui": {"visibility": [party]}});
+            json!({"name": name, "inputSchema": {"type": "object"}, "_meta": meta})
+        };
+        vec![tool(SHOW, "model"), tool(PAGE, "app")]
+    }
+
+    fn has(&self, name: &str) -> bool {
+        name == SHOW || name == PAGE
+    }
+
+    fn call(&self, name: &str, _: &str, _: DateTime<Utc>, _: &Cancel) -> ToolOutput {
+        ToolOutput::success(format!("answer of {name}"))
+    }
+
+    fn resource(&self, uri: &str) -> Option<Value> {
+        (uri == VIEW_URI).then(|| json!({"contents": [{"uri": VIEW_URI, "text": "page"}]}))
+    }
+}
+
+/// The URI of the page of [`TestView`].
+pub(crate) const VIEW_URI: &str = "ui://atlatl/test.html";
+
+/// The capabilities of a client that shows pages.
+pub(crate) fn page_capabilities() -> Value {
+    json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}})
+}
+
 pub(crate) const NOW: i64 = 1_800_000_000;
 
 /// A fixed time with a different random part on each call.
@@ -81,6 +115,22 @@ impl Fixture {
         let offloader = || Offloader::new(with.spool.clone(), &Config::default());
         let relay = Relay::new(Interceptor::new(offloader(), offloader()), "server:1", clock);
         Self { relay, ..with }
+    }
+
+    /// A fixture whose relay offers the extraction tools without an engine, and what `add` adds to them.
+    pub(crate) fn with_tools(add: impl FnOnce(Tools) -> Tools) -> Self {
+        let with = Self::new();
+        let config = Config::default();
+        let offloader = || Offloader::new(with.spool.clone(), &config);
+        let extractor = Extractor::new(Spools::new(vec![with.spool.clone()]), &config);
+        let relay = Relay::new(Interceptor::new(offloader(), offloader()), "server:1", clock)
+            .with_tools(add(Tools::new(Arc::new(extractor))));
+        Self { relay, ..with }
+    }
+
+    /// A fixture whose relay offers [`TestView`].
+    pub(crate) fn with_view() -> Self {
+        Self::with_tools(|tools| tools.with_view(Arc::new(TestView)))
     }
 
     /// A relay in front of `server` that shares the spool of `beside`.

@@ -7,6 +7,7 @@ mod fixture;
 mod listing;
 mod long;
 mod own_tools;
+mod pages;
 mod references;
 mod remote;
 mod results;

@@ -3,6 +3,7 @@
 mod client;
 mod eras;
 mod faults;
+mod gateway;
 mod secrets;
 mod sessions;
 mod sizes;

@@ -174,6 +174,10 @@ impl Os for FaultyOs {
         self.call(|os| os.rename(dir, from, to))
     }
 
+    fn replace(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()> {
+        self.call(|os| os.replace(dir, from, to))
+    }
+
     fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         self.call(|os| os.unlink(dir, name))
     }

@@ -18,6 +18,8 @@ use crate::spool::ResultInfo;
 
 /// The longest header line.
 pub(super) const MAX_HEADER_BYTES: usize = 1 << 20;
+/// The most attempts to open a sidecar while its owner replaces it.
+const MAX_SIDECAR_ATTEMPTS: usize = 16;
 /// The largest sidecar.
 pub(super) const MAX_SIDECAR_BYTES: usize = 32 << 20;
 /// `ELOOP` (a symbolic link that is not followed) and `ENXIO` (a socket) have no stable
@@ -229,7 +231,17 @@ impl CheckedDir {
     /// Reads the sidecar of a result, if this program wrote it.
     pub(super) fn sidecar(&self, name: &FileName) -> Result<Sidecar, SpoolError> {
         let beside = ResultFile::Sidecar.file_name(name);
-        let (file, _) = self.open_own(&beside)?;
+        let mut opened = self.open_own(&beside);
+        for _ in 1..MAX_SIDECAR_ATTEMPTS {
+            // Not missing: replaced after it was opened and before it was examined.
+            let is_replaced = matches!(opened, Err(SpoolError::NotFound { .. }))
+                && retry_interrupted(|| self.os.stat_at(self.fd.as_fd(), &beside)).is_ok();
+            if !is_replaced {
+                break;
+            }
+            opened = self.open_own(&beside);
+        }
+        let (file, _) = opened?;
         let mut bytes = Vec::new();
         self.read(&file, &beside, &mut bytes, MAX_SIDECAR_BYTES, |_| false)?;
         serde_json::from_slice(&bytes)

@@ -73,6 +73,9 @@ pub trait Os: fmt::Debug + Send + Sync {
     /// Renames an entry; never replaces another.
     fn rename(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()>;
 
+    /// Renames an entry; replaces a file of that name in the same step.
+    fn replace(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()>;
+
     /// Deletes an entry that is not a directory.
     fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()>;
 
@@ -278,6 +281,10 @@ impl Os for RealOs {
             }
             other => Ok(other?),
         }
+    }
+
+    fn replace(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()> {
+        Ok(fs::renameat(dir, from, dir, to)?)
     }
 
     fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {

@@ -110,6 +110,11 @@ impl Shared {
             LockOutcome::Contended => return Ok(Outcome::InUse),
             LockOutcome::Removed => return Ok(Outcome::AlreadyGone),
         }
+        let info = &opened.info;
+        // Its owner keeps it longer since it was examined.
+        if folder.sidecar(&info.name).is_ok_and(|now| now.expires_at > info.sidecar.expires_at) {
+            return Ok(Outcome::InUse);
+        }
         if !unlink()? {
             return Ok(Outcome::AlreadyGone);
         }
@@ -305,7 +310,7 @@ impl CheckedDir {
             .map_err(|error| SpoolError::io("sync", &self.path, error))
     }
 
-    fn clear_draft(&self, name: &str) -> Result<bool, SpoolError> {
+    pub(super) fn clear_draft(&self, name: &str) -> Result<bool, SpoolError> {
         let (file, stat) = self.open_own(name)?;
         // A writer locks its draft immediately after creating it, and then checks that it still
         // exists.

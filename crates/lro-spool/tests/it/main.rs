@@ -14,6 +14,7 @@ mod faults;
 mod fixture;
 mod headers;
 mod interleaved;
+mod keep;
 mod log_crash_steps;
 #[cfg(feature = "object")]
 mod object;

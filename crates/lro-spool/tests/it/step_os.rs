@@ -110,6 +110,10 @@ impl<W: Watcher> Os for StepOs<W> {
         self.call("rename", |os| os.rename(dir, from, to))
     }
 
+    fn replace(&self, dir: BorrowedFd<'_>, from: &str, to: &str) -> io::Result<()> {
+        self.call("replace", |os| os.replace(dir, from, to))
+    }
+
     fn unlink(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         self.call("unlink", |os| os.unlink(dir, name))
     }

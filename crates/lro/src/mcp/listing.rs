@@ -2,6 +2,8 @@
 //!
 //! Output schemas are widened to allow descriptors, input schemas to allow references.
 
+use std::borrow::Cow;
+
 use lro_core::Tokenizer;
 use lro_core::tokens::{Estimate, Method, count_all};
 use lro_wire::Object;
@@ -10,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::lookalike::NOTICE_MEMBER;
-use super::tools::Tools;
+use super::tools::{OWN_PAGES, Tools};
 
 /// The changes to a listing.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +60,8 @@ pub struct ToolsPage {
     pub json: Option<String>,
     /// The server's tools on the page, each with its input schema.
     pub tools: Vec<(String, Option<Box<RawValue>>)>,
+    /// The names of those that only the server's pages call (MCP Apps).
+    pub for_pages: Vec<String>,
     /// The renamed tools on the page.
     pub renamed: Vec<RenamedTool>,
     /// Whether it is the last page.
@@ -114,7 +118,7 @@ impl ToolsPage {
         let array = object.get("tools")?;
         let listed: Vec<&RawValue> = serde_json::from_str(array.get()).ok()?;
         let mut edits = Edits::new(result);
-        let (mut tools, mut renamed) = (Vec::new(), Vec::new());
+        let (mut tools, mut for_pages, mut renamed) = (Vec::new(), Vec::new(), Vec::new());
         for json in listed {
             // A tool without a name cannot be called.
             let Some(tool) = Object::read(json.get()) else { continue };
@@ -131,6 +135,12 @@ impl ToolsPage {
                     None => edits.add_member(json.get(), "description", &description),
                 }
                 renamed.push(one);
+            }
+            if let Some(meta) = tool.get("_meta").filter(|_| has_own_page(&tool)) {
+                // The client would show our page with what the server says.
+                edits.replace(meta.get(), "{}".to_owned());
+            } else if is_for_pages_only(&tool) {
+                for_pages.push(name.clone().into_owned());
             }
             let input = tool.get("inputSchema");
             // f10: clients validate results against the listed schema.
@@ -161,12 +171,12 @@ impl ToolsPage {
             edits.replace(scope.get(), r#""private""#);
         }
         let json = (!edits.is_empty()).then(|| edits.applied().into_owned());
-        Some(Self { json, tools, renamed, last })
+        Some(Self { json, tools, for_pages, renamed, last })
     }
 }
 
 /// The tokens of all names, descriptions and input schemas on a page, which clients pass to the model.
-/// Output schemas and annotations stay with the client.
+/// Output schemas and annotations stay with the client, and so do tools that only a page calls.
 pub(crate) fn cost(listing: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     let mut all = Estimate { tokens: lro_core::Tokens(0), method: Method::Counted };
     let tools = Object::read(listing)
@@ -180,6 +190,9 @@ pub(crate) fn cost(listing: &str, tokenizer: &dyn Tokenizer) -> Estimate {
     };
     for tool in tools.unwrap_or_default() {
         let Some(tool) = Object::read(tool.get()) else { continue };
+        if is_for_pages_only(&tool) {
+            continue;
+        }
         for text in [tool.text("name"), tool.text("description")].into_iter().flatten() {
             add(&text);
         }
@@ -188,6 +201,24 @@ pub(crate) fn cost(listing: &str, tokenizer: &dyn Tokenizer) -> Estimate {
         }
     }
     all
+}
+
+/// Whether a server's tool names one of our pages as its own.
+fn has_own_page(tool: &Object<'_>) -> bool {
+    let names_one = |object: Option<Object<'_>>, member: &str| {
+        let uri = object.and_then(|object| object.text(member).map(Cow::into_owned));
+        uri.is_some_and(|uri| uri.starts_with(OWN_PAGES))
+    };
+    names_one(tool.clone().at(&["_meta", "ui"]), "resourceUri")
+        || names_one(tool.clone().at(&["_meta"]), "ui/resourceUri")
+}
+
+/// Whether a client hides the tool from the model.
+fn is_for_pages_only(tool: &Object<'_>) -> bool {
+    let visibility =
+        tool.clone().at(&["_meta", "ui"]).and_then(|ui| ui.get("visibility").map(RawValue::get));
+    let parties = visibility.and_then(|list| serde_json::from_str::<Vec<String>>(list).ok());
+    parties.is_some_and(|parties| parties.iter().all(|party| party != "model"))
 }
 
 /// A schema that allows `schema` or a descriptor; `None` if `schema` is not an object.
@@ -296,7 +327,47 @@ mod tests {
         assert!(cost(&listing(&both), &O200k).tokens.0 >= 2 * expected);
         let more = tool.replacen('{', r#"{"outputSchema":{"a":"long"},"annotations":{},"#, 1);
         assert_eq!(cost(&listing(&more), &O200k).tokens.0, expected);
+        let hidden = tool.replacen('{', r#"{"_meta":{"ui":{"visibility":["app"]}},"#, 1);
+        assert_eq!(cost(&listing(&format!("{tool},{hidden}")), &O200k).tokens.0, expected);
+        // Who may call a tool costs nothing.
+        for parties in [r#"["model","app"]"#, r#"["model"]"#] {
+            let listed = hidden.replace(r#"["app"]"#, parties);
+            assert_eq!(cost(&listing(&listed), &O200k).tokens.0, expected);
+        }
         assert_eq!(cost("no listing", &O200k).tokens.0, 0);
         assert_eq!(cost(&listing(tool), &O200k).method, Method::Counted);
+    }
+
+    #[test]
+    fn tools_that_only_pages_call_are_named() {
+        let tool = |name: &str, ui: &str| format!(r#"{{"name":"{name}","_meta":{{"ui":{ui}}}}}"#);
+        let tools = [
+            tool("rows", r#"{"visibility":["app"]}"#),
+            tool("both", r#"{"visibility":["model","app"]}"#),
+            tool("model", r#"{"visibility":["model"]}"#),
+            tool("unset", "{}"),
+            // Its `_meta` is removed, so the client shows it to the model.
+            tool("ours", r#"{"visibility":["app"],"resourceUri":"ui://atlatl/table.html"}"#),
+        ];
+        let page = format!(r#"{{"tools":[{}]}}"#, tools.join(","));
+        let parsed = ToolsPage::parse(&page, ListingOptions::none(), |_| true).unwrap();
+        assert_eq!(parsed.for_pages, ["rows"]);
+    }
+
+    #[test]
+    fn a_page_of_ours_belongs_to_no_tool_of_a_server() {
+        let listing = |tool: &str| format!(r#"{{"tools":[{tool}]}}"#);
+        for meta in [
+            r#"{"ui":{"resourceUri":"ui://atlatl/table.html"},"a":1}"#,
+            r#"{"ui/resourceUri":"ui://atlatl/other.html"}"#,
+        ] {
+            let page = listing(&format!(r#"{{"name":"t","inputSchema":{{}},"_meta":{meta}}}"#));
+            let parsed = ToolsPage::parse(&page, ListingOptions::none(), |_| true).unwrap();
+            let expected = page.replace(meta, "{}");
+            assert_eq!(parsed.json.as_deref(), Some(&*expected));
+        }
+        let own = r#"{"name":"t","_meta":{"ui":{"resourceUri":"ui://other/page.html"}}}"#;
+        let parsed = ToolsPage::parse(&listing(own), ListingOptions::none(), |_| true).unwrap();
+        assert_eq!(parsed.json, None);
     }
 }

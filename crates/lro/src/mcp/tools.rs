@@ -12,6 +12,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use lro_query::Cancel;
 use lro_spool::Address;
+use lro_wire::protocol::AppHost;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +24,7 @@ use crate::{ExtractError, Extractor, Query, QueryCapabilities};
 pub struct Tools {
     extractor: Arc<Extractor>,
     companions: Vec<Arc<dyn CompanionTool>>,
+    view: Option<Arc<dyn AppView>>,
 }
 
 /// A further tool that a server offers beside the extraction tools.
@@ -37,11 +39,33 @@ pub trait CompanionTool: Send + Sync {
     fn call(&self, arguments: &str) -> ToolOutput;
 }
 
+/// A page that a client shows to the user beside the result of a tool (MCP Apps), with its tools.
+/// Clients that show no pages get neither the tools nor the page.
+pub trait AppView: Send + Sync {
+    /// The definitions of its tools for `tools/list`.
+    fn definitions(&self, host: AppHost) -> Vec<Value>;
+
+    /// Whether `name` is the name of one of them.
+    fn has(&self, name: &str) -> bool;
+
+    /// Runs a call with `arguments`, a JSON object. Blocks until it is complete.
+    fn call(&self, name: &str, arguments: &str, now: DateTime<Utc>, cancel: &Cancel) -> ToolOutput;
+
+    /// The result of `resources/read` for the page; `None` if `uri` is another resource.
+    fn resource(&self, uri: &str) -> Option<Value>;
+}
+
 // The names of the tools.
 const EXTRACT: &str = "lro_extract";
 const READ: &str = "read_large_output";
 const SEARCH: &str = "search_large_output";
 const QUERY: &str = "query_large_output";
+/// The tool that shows a stored result to the user.
+pub const SHOW: &str = "lro_show";
+/// The URIs of the view's pages begin with this.
+pub(super) const OWN_PAGES: &str = "ui://atlatl/";
+/// The tool of the page with the result. Models do not call it.
+pub const PAGE: &str = "lro_page";
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,23 +100,35 @@ pub struct ToolOutput {
     pub text: String,
     /// Whether it is an error.
     pub is_error: bool,
+    /// Data for a page, which a model does not read.
+    pub structured: Option<Value>,
 }
 
 impl ToolOutput {
     /// A reply.
     pub fn success(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_error: false }
+        Self { text: text.into(), is_error: false, structured: None }
+    }
+
+    /// Adds data for a page.
+    pub fn with_structured(mut self, data: Value) -> Self {
+        self.structured = Some(data);
+        self
     }
 
     /// f24: an error has a class, a message and a hint.
     pub fn error(class: &str, message: &str, hint: &str) -> Self {
         let message = one_line(message);
-        Self { text: format!("Error ({class}): {message}\nHint: {hint}"), is_error: true }
+        let text = format!("Error ({class}): {message}\nHint: {hint}");
+        Self { text, is_error: true, structured: None }
     }
 
     /// The `result` of `tools/call`.
     pub fn result(&self) -> Value {
         let mut result = json!({"content": [{"type": "text", "text": self.text}]});
+        if let Some(data) = &self.structured {
+            result["structuredContent"] = data.clone();
+        }
         if self.is_error {
             result["isError"] = true.into();
         }
@@ -103,7 +139,42 @@ impl ToolOutput {
 impl Tools {
     /// Tools that run queries with `extractor`.
     pub fn new(extractor: Arc<Extractor>) -> Self {
-        Self { extractor, companions: Vec::new() }
+        Self { extractor, companions: Vec::new(), view: None }
+    }
+
+    /// Shows stored results to the user with `view`, in clients that show pages.
+    pub fn with_view(mut self, view: Arc<dyn AppView>) -> Self {
+        self.view = Some(view);
+        self
+    }
+
+    /// The definitions of the tools of the view, for a client that shows pages.
+    pub fn view_definitions(&self, host: Option<AppHost>) -> Vec<Value> {
+        match (&self.view, host) {
+            (Some(view), Some(host)) => view.definitions(host),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Hides the tool from pages of other tools: only a model may call it.
+    pub fn for_models_only(mut definition: Value) -> Value {
+        definition["_meta"]["ui"]["visibility"] = json!(["model"]);
+        definition
+    }
+
+    /// Whether there is a view.
+    pub fn has_view(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// Whether the tool `name` belongs to the view.
+    pub fn has_in_view(&self, name: &str) -> bool {
+        self.view.as_ref().is_some_and(|view| view.has(name))
+    }
+
+    /// The page of the view, as the result of `resources/read`.
+    pub fn view_resource(&self, uri: &str) -> Option<Value> {
+        self.view.as_ref()?.resource(uri)
     }
 
     /// Offers `companion` as well.
@@ -119,17 +190,18 @@ impl Tools {
         tools
     }
 
-    /// Whether `name` is the name of an extraction tool, here or in another server.
+    /// Whether `name` is reserved: the name of an extraction tool or of a tool of the view, here or in
+    /// another server.
     pub fn is_name(name: &str) -> bool {
         Self::named(name).is_some()
     }
 
-    /// The static name of the extraction tool `name`.
+    /// The static form of the reserved name `name`.
     pub fn named(name: &str) -> Option<&'static str> {
-        [EXTRACT, READ, SEARCH, QUERY].into_iter().find(|tool| *tool == name)
+        [EXTRACT, READ, SEARCH, QUERY, SHOW, PAGE].into_iter().find(|tool| *tool == name)
     }
 
-    /// Whether the tool `name` is available.
+    /// Whether the tool `name` is available to every client.
     pub fn has(&self, name: &str) -> bool {
         match name {
             EXTRACT | READ | SEARCH => true,
@@ -150,10 +222,13 @@ impl Tools {
         now: DateTime<Utc>,
         cancel: &Cancel,
     ) -> Option<ToolOutput> {
+        let arguments = arguments.map_or("{}", RawValue::get);
+        if let Some(view) = self.view.as_ref().filter(|view| view.has(name)) {
+            return Some(view.call(name, arguments, now, cancel));
+        }
         if !self.has(name) {
             return None;
         }
-        let arguments = arguments.map_or("{}", RawValue::get);
         if let Some(companion) = self.companion(name) {
             return Some(companion.call(arguments));
         }
@@ -181,7 +256,7 @@ impl Tools {
         cancel: &Cancel,
     ) -> ToolOutput {
         match self.extractor.extract_with(query, now, cancel, |reply| format.apply(reply)) {
-            Ok(reply) => ToolOutput { text: reply.text(), is_error: false },
+            Ok(reply) => ToolOutput::success(reply.text()),
             Err(error) => self.failure(error.class(), failed(&error), now),
         }
     }

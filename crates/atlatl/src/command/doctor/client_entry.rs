@@ -168,7 +168,7 @@ fn entry_command(args: &Args, settings: &Settings) -> EntryCommand {
         None => settings.config.proxy.tools,
     };
     match args.command {
-        Command::Proxy(ref proxy) => {
+        Some(Command::Proxy(ref proxy)) => {
             // The parser takes an unknown flag for the server's program.
             let first = proxy.command.first().and_then(|word| word.to_str());
             if let Some(flag) = first.filter(|word| word.starts_with('-')) {
@@ -187,8 +187,10 @@ fn entry_command(args: &Args, settings: &Settings) -> EntryCommand {
             let tools = tools(proxy.tools.as_deref());
             EntryCommand::Proxy { upstream, tools, scope: proxy.scope.clone(), threshold }
         }
-        Command::Tools(ref tools) => EntryCommand::Tools { scopes: tools.scopes.clone() },
-        Command::Serve(ref serve) => EntryCommand::Serve { tools: tools(serve.tools.as_deref()) },
+        Some(Command::Tools(ref tools)) => EntryCommand::Tools { scopes: tools.scopes.clone() },
+        Some(Command::Serve(ref serve)) => {
+            EntryCommand::Serve { tools: tools(serve.tools.as_deref()) }
+        }
         _ => EntryCommand::Other,
     }
 }

@@ -12,8 +12,12 @@ use atlatl_lro::clients::{
     CAPTURE, HOOK_CLIENTS, HomeLayout, HookClient, HookFormat, has_own_hook, hook_commands,
 };
 
+use chrono::SecondsFormat;
+use lro::IdSeed;
+
 use super::client_entry::{DEFAULT_PATH, find_program};
 use super::report::{Finding, Group, quote_path};
+use crate::hook::pause::PauseFile;
 use crate::output::counted;
 use crate::settings::{Settings, Sources};
 
@@ -38,6 +42,15 @@ struct AgentHooks {
 
 /// Checks the hooks of Atlatl, if an agent has them. Starts agents only if `start` is set.
 pub(super) fn check_hooks(settings: &Settings, sources: &Sources, start: bool, group: &mut Group) {
+    let state_dir = settings.surroundings().state_dir.as_deref();
+    let pause =
+        state_dir.and_then(|dir| PauseFile::in_state_dir(dir).end(IdSeed::from_system().now));
+    if let Some(end) = pause {
+        let until = end.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let message = format!("paused until {until}: they pass output unchanged");
+        let finding = Finding::warning("pause", "hooks and atlatl run", message, "atlatl on");
+        group.record("pause", [finding], "");
+    }
     let agents = find_hooks(settings);
     let ours: Vec<&AgentHooks> = agents.iter().filter(|agent| agent.is_ours()).collect();
     if ours.is_empty() {

@@ -136,8 +136,10 @@ impl Group {
     }
 }
 
-/// The maximum width of wrapped text. A fix is never wrapped, so that it can be copied.
+/// The width of wrapped text without a terminal. A fix is never wrapped, so that it can be copied.
 const LINE_WIDTH: usize = 80;
+/// The width of the longest title.
+const TITLE_WIDTH: usize = "configuration".len();
 
 /// The report in JSON.
 #[derive(Serialize)]
@@ -148,6 +150,22 @@ pub(super) struct Report<'a> {
     findings: Vec<&'a Finding>,
     passed: Vec<&'a PassedCheck>,
     skipped: Vec<&'a SkippedCheck>,
+}
+
+impl Report<'_> {
+    /// The number of findings in words.
+    pub(super) fn headline(&self) -> String {
+        let counts = [(self.faults, "fault", "faults"), (self.warnings, "warning", "warnings")];
+        let found: Vec<String> = counts
+            .into_iter()
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, many)| counted(count, one, many))
+            .collect();
+        match &*found {
+            [] => "no problems (quick checks)".to_owned(),
+            found => format!("{}: atlatl doctor", found.join(", ")),
+        }
+    }
 }
 
 impl<'a> Report<'a> {
@@ -168,7 +186,7 @@ impl<'a> Report<'a> {
         self.faults > 0
     }
 
-    fn last_line(&self) -> String {
+    pub(super) fn last_line(&self) -> String {
         format!(
             "{}, {}, {}",
             counted(self.checks, "check", "checks"),
@@ -178,52 +196,66 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The report as text: a line per group, its findings below it and, with `all`, the passed checks.
-/// Paths below `home` are abbreviated to `~/`, except in a fix, which is copied into a shell.
-pub(super) fn render_text(groups: &[Group], all: bool, home: Option<&Path>) -> String {
-    let mut out = String::new();
-    let home = home.map(|home| format!("{}/", home.display())).filter(|home| home.len() > 1);
-    let abbreviate = |text: &str| match &home {
-        Some(home) => text.replace(home.as_str(), "~/"),
-        None => text.to_owned(),
-    };
-    let width = groups.iter().map(|group| group.title.len()).max().unwrap_or(0);
-    // Writing to a `String` cannot fail.
-    for group in groups {
+/// How the report is laid out as text: a line per group, its findings below it and, with `all`, the passed
+/// checks. Paths below `home` are abbreviated to `~/`, except in a fix, which is copied into a shell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout<'a> {
+    pub(super) all: bool,
+    pub(super) home: Option<&'a Path>,
+    /// The columns of the terminal.
+    pub(super) room: Option<usize>,
+}
+
+impl Layout<'_> {
+    /// A group as text.
+    pub(super) fn group(self, group: &Group) -> String {
+        let mut out = String::new();
+        let home = self.home.map(|home| format!("{}/", home.display()));
+        let home = home.filter(|home| home.len() > 1);
+        let abbreviate = |text: &str| match &home {
+            Some(home) => text.replace(home.as_str(), "~/"),
+            None => text.to_owned(),
+        };
+        let room = self.room.unwrap_or(LINE_WIDTH);
         let (symbol, word, style) = level_symbol(group.level());
-        let begin = format!("{symbol} {word:<7}  {:width$}  ", group.title);
+        let begin = format!("{symbol} {word:<7}  {:TITLE_WIDTH$}  ", group.title);
         let mut lines = String::new();
-        wrap(&mut lines, &begin, &" ".repeat(begin.chars().count()), &abbreviate(&group.summary));
+        let then = " ".repeat(begin.chars().count());
+        wrap(&mut lines, room, &begin, &then, &abbreviate(&group.summary));
         // Escape sequences have no width, so the style is added after wrapping.
-        let _ = write!(
-            out,
-            "{style}{symbol} {word}{style:#}{}",
-            &lines[symbol.len_utf8() + 1 + word.len()..]
-        );
+        let after = &lines[symbol.len_utf8() + 1 + word.len()..];
+        // Writing to a `String` cannot fail.
+        let _ = write!(out, "{style}{symbol} {word}{style:#}{after}");
         for finding in &group.findings {
-            render_finding(&mut out, finding, &abbreviate);
+            render_finding(&mut out, room, finding, &abbreviate);
         }
-        if all {
+        if self.all {
             for PassedCheck { check, message } in &group.passed {
-                wrap(&mut out, "  ✓ ", "    ", &abbreviate(&format!("{check}: {message}")));
+                let text = abbreviate(&format!("{check}: {message}"));
+                wrap(&mut out, room, "  ✓ ", "    ", &text);
             }
         }
         for SkippedCheck { about, why } in &group.skipped {
-            wrap(&mut out, "  - ", "    ", &abbreviate(&format!("not checked: {about}: {why}")));
+            let text = abbreviate(&format!("not checked: {about}: {why}"));
+            wrap(&mut out, room, "  - ", "    ", &text);
         }
+        out
     }
-    let _ = writeln!(out, "{}", Report::new(groups).last_line());
-    out
 }
 
-fn render_finding(out: &mut String, finding: &Finding, abbreviate: &impl Fn(&str) -> String) {
+fn render_finding(
+    out: &mut String,
+    room: usize,
+    finding: &Finding,
+    abbreviate: &impl Fn(&str) -> String,
+) {
     let (symbol, word, style) = level_symbol(Some(finding.level));
     let Finding { check, about, message, fix, .. } = finding;
     let mut lines = String::new();
     let begin = format!("  {symbol} {word} ");
-    wrap(&mut lines, &begin, "    ", &abbreviate(&format!("{check}: {about}")));
+    wrap(&mut lines, room, &begin, "    ", &abbreviate(&format!("{check}: {about}")));
     let _ = write!(out, "  {style}{symbol} {word}{style:#} {}", &lines[begin.len()..]);
-    wrap(out, "    ", "    ", &abbreviate(message));
+    wrap(out, room, "    ", "    ", &abbreviate(message));
     let bold = Style::new().bold();
     let _ = writeln!(out, "    {bold}fix:{bold:#} {fix}");
 }
@@ -238,11 +270,11 @@ fn level_symbol(level: Option<Level>) -> (char, &'static str, Style) {
 
 /// Appends `text`, wrapped between words; the first line starts with `first`, the others with
 /// `then`.
-fn wrap(out: &mut String, first: &str, then: &str, text: &str) {
+fn wrap(out: &mut String, room: usize, first: &str, then: &str, text: &str) {
     let mut line = first.to_owned();
     let mut line_started = false;
     for word in text.split(' ') {
-        if line_started && line.chars().count() + 1 + word.chars().count() > LINE_WIDTH {
+        if line_started && line.chars().count() + 1 + word.chars().count() > room {
             let _ = writeln!(out, "{line}");
             then.clone_into(&mut line);
             line_started = false;
@@ -314,11 +346,12 @@ mod tests {
         bad.record("x", [Finding::fault("x", "/home/me/a\u{1b}[2J", message, "rm /home/me/a")], "");
         bad.skip("y", "it is at a URL");
         let groups = [good, bad];
-        let plain =
-            anstream::adapter::strip_str(&render_text(&groups, true, Some(Path::new("/home/me"))))
-                .to_string();
+        let layout = Layout { all: true, home: Some(Path::new("/home/me")), room: None };
+        let text: String = groups.iter().map(|group| layout.group(group)).collect();
+        let text = text + &Report::new(&groups).last_line();
+        let plain = anstream::adapter::strip_str(&text).to_string();
         insta::assert_snapshot!(plain, @"
-        ✓ ok       clock    12:00
+        ✓ ok       clock          12:00
           ✓ clock: it is right
         ✗ fault    clients
           ✗ fault x: ~/a<U+001B>[2J

@@ -15,8 +15,8 @@ use super::client_entry::{
     search_path, working_dir,
 };
 use super::compatibility;
-use super::probe::{ProbeOutcome, ProbeTarget, ServerInfo, probe, probe_timeout};
 use super::report::{Finding, Group};
+use crate::command::probe::{ProbeOutcome, ProbeTarget, ServerInfo, probe, probe_timeout};
 use crate::error::Error;
 use crate::output::{Progress, counted};
 use crate::settings::Sources;

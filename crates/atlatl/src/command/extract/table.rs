@@ -11,8 +11,6 @@ use serde_json::value::RawValue;
 
 use crate::output::Table;
 
-/// The characters of a table cell that are printed.
-const MAX_CELL_CHARS: usize = 48;
 /// The heading of answers that are not objects.
 const VALUE_HEADING: &str = "value";
 
@@ -74,18 +72,11 @@ fn append_output(text: &mut Vec<u8>, mut step: impl FnMut(&mut [u8]) -> (WriteRe
 /// Formats answers as a table.
 pub(super) fn table(lines: &str) -> Table {
     let (headings, rows) = cells(lines);
-    let mut table = Table::new(headings);
+    let mut table = Table::new(headings).cut_any();
     for row in rows {
-        table.row(row.iter().map(|cell| truncate(cell)).collect::<Vec<_>>());
+        table.row(row);
     }
     table
-}
-
-fn truncate(cell: &str) -> String {
-    match cell.char_indices().nth(MAX_CELL_CHARS) {
-        Some((end, _)) => format!("{}\u{2026}", &cell[..end]),
-        None => cell.to_owned(),
-    }
 }
 
 /// One answer, with every value in its original spelling.
@@ -221,7 +212,7 @@ mod tests {
             csv_text(&format!("{number}\n1.50\n")),
             format!("value\r\n{number}\r\n1.50\r\n")
         );
-        let printed = anstream::adapter::strip_str(&table(&line).to_string()).to_string();
+        let printed = anstream::adapter::strip_str(&table(&line).render(None)).to_string();
         assert!(printed.contains(number) && printed.contains(" 1.50 "), "{printed}");
     }
 

@@ -24,7 +24,7 @@ pub(crate) const ADD_EXAMPLES: &str = "\
 Examples:
   atlatl memory add 'We deploy on Thursdays.' --tag release
   atlatl memory add --type procedural --title 'Rotate keys' < rotate.md
-  atlatl memory add --json < fields.json";
+  atlatl memory add --from-json < fields.json";
 
 /// The maximum length of a JSON object: the longest content with every character escaped.
 const MAX_JSON_BYTES: usize = 16 << 20;
@@ -53,7 +53,7 @@ pub(crate) struct AddArgs {
         long,
         conflicts_with_all = ["content", "memory_type", "title", "namespace", "tags"]
     )]
-    json: bool,
+    from_json: bool,
 }
 
 /// Runs `atlatl memory add`.
@@ -62,7 +62,7 @@ pub(super) async fn add(
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let fields = if args.json { read_stdin_object()? } else { args.to_fields()? };
+    let fields = if args.from_json { read_stdin_object()? } else { args.to_fields(output.mode())? };
     let store = memory_config::open(settings).await?;
     let memory = CaptureService::new(store).capture(fields, memory_config::moment()).await?;
     match output.mode() {
@@ -79,7 +79,7 @@ pub(super) async fn add(
 }
 
 impl AddArgs {
-    fn to_fields(&self) -> Result<Map, Error> {
+    fn to_fields(&self, mode: Mode) -> Result<Map, Error> {
         let content = match self.content.as_deref() {
             Some("-") => read_stdin_text()?,
             Some(text) => text.to_owned(),
@@ -89,6 +89,15 @@ impl AddArgs {
             }
             None => read_stdin_text()?,
         };
+        // 0.1.0 read the fields with --json: its scripts must not store their JSON as the content.
+        if mode == Mode::Json
+            && self.content.is_none()
+            && serde_json::from_str::<serde_json::Value>(&content)
+                .is_ok_and(|fields| fields.get("content").is_some())
+        {
+            return Err(Error::usage("--json selects the output and does not read the fields")
+                .with_hint("atlatl memory add --from-json"));
+        }
         let memory_type = self.memory_type.unwrap_or(MemoryType::Semantic);
         let mut fields = Map::new();
         fields.insert("memory_type".to_owned(), memory_type.as_str().into());

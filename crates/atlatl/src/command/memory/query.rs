@@ -25,7 +25,7 @@ Examples:
   atlatl memory search 'when do we deploy'
   atlatl memory search --all-words '\"feature flag\" rollout' --tag release
   atlatl memory search --explain 'when do we deploy'
-  atlatl memory search deploy --since 2026-01-01 --output json";
+  atlatl memory search deploy --since 2026-01-01 --json";
 
 /// Arguments of `atlatl memory search`.
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ pub(crate) struct SearchArgs {
     explain: bool,
     #[command(flatten)]
     selection: FilterArgs,
-    /// Maximum number [default: 20; 1000 in a pipe]
+    /// Maximum number [default: 20; 1000 with --json]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     limit: Option<u16>,
 }
@@ -181,7 +181,7 @@ pub(crate) struct ListArgs {
     /// Order: newest, oldest or changed
     #[arg(long, value_name = "ORDER", default_value = "newest")]
     order: Order,
-    /// Maximum number [default: 20; 1000 in a pipe]
+    /// Maximum number [default: 20; 1000 with --json]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     limit: Option<u16>,
 }
@@ -316,10 +316,6 @@ fn parse_confidence(text: &str) -> Result<f64, &'static str> {
     number.ok_or("expected a number from 0 to 1")
 }
 
-/// The maximum width of a title in a table.
-const MAX_TITLE_CHARS: usize = 36;
-/// The maximum width of a namespace in a table.
-const MAX_NAMESPACE_CHARS: usize = 22;
 /// The minimum length of the prefix of an id in a table. Ids of the same minute share 8 digits, ids
 /// of the same millisecond share this prefix.
 const MIN_ID_CHARS: usize = 13;
@@ -401,15 +397,15 @@ fn render_table(memories: &[&Memory], ranking: &Ranking, now: DateTime<Utc>) -> 
     headings.extend(scores.is_some().then_some("SCORE"));
     headings.extend(matched_by.is_some().then_some("MATCH"));
     headings.extend(["TITLE", "NAMESPACE", "CREATED", "ID"]);
-    let mut table = Table::new(headings);
+    let mut table = Table::new(headings).cut(&["TITLE", "NAMESPACE"]).omit(&["CREATED"]);
     let length = id_chars(memories);
     for (row, memory) in memories.iter().enumerate() {
         let mut cells = Vec::new();
         cells.extend(scores.iter().filter_map(|scores| Some(format!("{:.2}", scores.get(row)?))));
         cells.extend(matched_by.iter().filter_map(|reasons| Some((*reasons.get(row)?).to_owned())));
         cells.extend([
-            truncate(&memory.called(), MAX_TITLE_CHARS),
-            truncate(memory.namespace.as_ref().map_or("", Namespace::as_str), MAX_NAMESPACE_CHARS),
+            memory.called().into_owned(),
+            memory.namespace.as_ref().map_or("", Namespace::as_str).to_owned(),
             distance(memory.created.instant().to_utc(), now),
             memory.id.as_str()[..length].to_owned(),
         ]);
@@ -428,13 +424,6 @@ fn id_chars(memories: &[&Memory]) -> usize {
         memories.iter().all(|memory| prefixes.insert(memory.id.as_str()[..*length].to_lowercase()))
     };
     (MIN_ID_CHARS..36).find(distinguishes).unwrap_or(36)
-}
-
-fn truncate(text: &str, max_chars: usize) -> String {
-    match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}\u{2026}", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// The fields of a memory that are shown above its content.

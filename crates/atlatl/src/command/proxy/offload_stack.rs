@@ -13,6 +13,7 @@ use lro_core::{Extraction, NoTokenizer, O200k, Operation, Tokens};
 use lro_query::worker::Program;
 use lro_spool::Spool;
 
+use crate::command::results::view::ResultView;
 use crate::{error::Error, ledger_sink::LedgerSink, settings::Settings, spool_config::Stores};
 
 /// Spec L2: the longest time between two sweeps. It is shorter if results expire earlier.
@@ -162,7 +163,18 @@ impl OffloadStack {
     }
 
     pub(crate) fn tools(&self, settings: &Settings) -> Tools {
+        self.tools_with(ResultView::new(self.spools(), &settings.config), settings)
+    }
+
+    /// Tools beside those of another server, whose pages a client may show as well.
+    pub(crate) fn tools_of_proxy(&self, settings: &Settings) -> Tools {
+        let view = ResultView::new(self.spools(), &settings.config).only_shown();
+        self.tools_with(view, settings)
+    }
+
+    fn tools_with(&self, view: ResultView, settings: &Settings) -> Tools {
         Tools::new(Arc::new(self.extractor(settings).with_tokenizer(O200k)))
+            .with_view(Arc::new(view))
     }
 
     /// An extractor for programs, whose answers are limited only by the query's own bounds.

@@ -1,31 +1,30 @@
 //! Runs the browser of `atlatl-browse` on a terminal: the event loop, and the SQL queries of the
 //! user.
 
-mod terminal;
+mod export_file;
+pub(super) mod terminal;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use atlatl_browse::{
-    ColorMode, HeaderInfo, RowContent, RowKind, RowSource, Screen, ScreenCommand, SqlRequest,
-    SqlRows, draw,
+    ColorMode, HeaderInfo, RowKind, Screen, ScreenCommand, SqlRequest, SqlRows, draw,
 };
-use lro::{Extractor, IdSeed, Query, QueryKind, Spools, Values};
+use lro::{IdSeed, Spools};
 use lro_core::config::Config;
-use lro_core::{NoTokenizer, Tokens};
-use lro_query::worker::Program;
-use lro_query::{Cancel, Total};
-use lro_spool::{Address, Spool, StoredForm, StoredResult, records_offset};
+use lro_query::Cancel;
+use lro_spool::{Address, Spool, StoredResult};
 use ratatui::crossterm::event;
 
+use self::export_file::TempExportFile;
 use self::terminal::{PendingSignals, TerminalGuard};
 use super::entry::ResultEntry;
-use crate::command::extract::hint;
-use crate::error::{Error, Status, with_causes};
-use crate::output::{counted, distance, grouped, size};
+use crate::command::results::stored_rows::{source, sql_rows};
+use crate::error::{Error, Status};
+use crate::output::{counted, expiry, size};
 
 /// The poll timeout without input. Signals, the window size and the remaining lifetime of the
 /// result are checked this often.
@@ -36,21 +35,6 @@ const QUERY_POLL_TIMEOUT: Duration = Duration::from_millis(30);
 const PROGRESS_REDRAW_INTERVAL: Duration = Duration::from_millis(60);
 /// The maximum number of keys between two draws: a key may be held down.
 const MAX_KEYS_PER_FRAME: usize = 64;
-/// The maximum size of a JSON document that is pretty-printed; a larger one is shown as stored.
-const MAX_PRETTY_BYTES: u64 = 4 << 20;
-
-/// The bytes of a stored result, which stays readable while it is open, even if it expires.
-struct StoredSource(Box<dyn StoredResult>);
-
-impl RowSource for StoredSource {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(at, buf).map_err(|error| io::Error::other(with_causes(&error)))
-    }
-}
 
 /// Shows a result until the user quits, the terminal closes or a signal arrives.
 pub(super) fn run(
@@ -60,11 +44,9 @@ pub(super) fn run(
     colours: bool,
 ) -> Result<Status, Error> {
     let look = if colours { ColorMode::Colour } else { ColorMode::Plain };
-    let (source, begin, content) = source(stored)?;
-    let mut screen = Screen::new(source, begin, content, about(entry), look);
     let signals = PendingSignals::watch()?;
     let mut terminal = TerminalGuard::acquire()?;
-    let outcome = show(&mut screen, &mut terminal, entry, &mut runner, &signals);
+    let outcome = show_result(stored, entry, &mut runner, look, &mut terminal, &signals);
     // Restore the terminal before printing anything and before a signal ends the process.
     drop(terminal);
     // Cancels a running query.
@@ -77,22 +59,19 @@ pub(super) fn run(
     Ok(Status::Success)
 }
 
-/// The lines to show, the offset of the first one, and their kind.
-fn source(stored: Box<dyn StoredResult>) -> Result<(Box<dyn RowSource>, u64, RowContent), Error> {
-    let form = stored.listed().sidecar.content;
-    if form.has_records() {
-        let begin = records_offset(&*stored)?;
-        return Ok((Box::new(StoredSource(stored)), begin, RowContent::Records));
-    }
-    if form == StoredForm::Document && stored.len() <= MAX_PRETTY_BYTES {
-        let mut text = Vec::new();
-        lro_spool::restore_payload(&*stored, &mut text)
-            .map_err(|error| Error::failure(with_causes(&error)))?;
-        if let Some(spread) = str::from_utf8(&text).ok().and_then(atlatl_browse::spread) {
-            return Ok((Box::new(spread.into_bytes()), 0, RowContent::Text));
-        }
-    }
-    Ok((Box::new(StoredSource(stored)), 0, RowContent::Text))
+/// Shows a result until the user quits, the terminal closes or a signal arrives, without leaving the
+/// terminal.
+pub(super) fn show_result(
+    stored: Box<dyn StoredResult>,
+    entry: &ResultEntry,
+    runner: &mut QueryRunner,
+    look: ColorMode,
+    terminal: &mut TerminalGuard,
+    signals: &PendingSignals,
+) -> Result<(), Error> {
+    let (source, begin, content) = source(stored)?;
+    let mut screen = Screen::new(source, begin, content, about(entry), look);
+    show(&mut screen, terminal, entry, runner, signals)
 }
 
 fn about(entry: &ResultEntry) -> HeaderInfo {
@@ -112,7 +91,7 @@ fn about(entry: &ResultEntry) -> HeaderInfo {
 fn expires(entry: &ResultEntry) -> String {
     let now = IdSeed::from_system().now;
     let verb = if entry.expires_at > now { "expires" } else { "expired" };
-    format!("{verb} {}", distance(entry.expires_at, now))
+    format!("{verb} {}", expiry(entry.expires_at, now))
 }
 
 fn show(
@@ -167,6 +146,13 @@ fn show(
                 Some(ScreenCommand::Quit) => return Ok(()),
                 Some(ScreenCommand::Ask(ask)) => runner.start(ask),
                 Some(ScreenCommand::Cancel) => runner.cancel(),
+                Some(ScreenCommand::Copy(text)) => terminal.copy(&text)?,
+                Some(ScreenCommand::Export(path)) => match TempExportFile::create(&path) {
+                    Ok(file) => screen.begin_export(Box::new(file), &path),
+                    Err(error) => {
+                        screen.export_failed(&format!("cannot create {path}: {error}"));
+                    }
+                },
                 None => {}
             }
         }
@@ -209,8 +195,10 @@ impl QueryRunner {
         let (cancel, (sender, answer)) = (Cancel::default(), channel());
         let cancelled = cancel.clone();
         let thread = thread::spawn(move || {
+            // No time limit: the user can cancel.
+            let rows = sql_rows(spools, address, &config, ask.statement, None, &cancelled);
             // After a cancellation there is no receiver.
-            let _ = sender.send(run_query(spools, address, &config, ask, &cancelled));
+            let _ = sender.send(rows);
         });
         self.running = Some(RunningQuery { cancel, answer, thread });
     }
@@ -240,35 +228,4 @@ impl Drop for QueryRunner {
     fn drop(&mut self) {
         self.cancel();
     }
-}
-
-fn run_query(
-    spools: Spools,
-    address: Address,
-    config: &Config,
-    ask: SqlRequest,
-    cancel: &Cancel,
-) -> Result<SqlRows, String> {
-    let mut extractor =
-        Extractor::new(spools, config).with_reply(Tokens(u64::MAX)).with_tokenizer(NoTokenizer);
-    if let Some(program) = Program::itself() {
-        extractor = extractor.with_program(program);
-    }
-    // No time limit: the user can cancel.
-    extractor = extractor.with_time_limit(None);
-    let wanted = QueryKind::Sql {
-        statement: ask.statement,
-        with: std::collections::BTreeMap::new(),
-        params: Values::new(),
-    };
-    let question = Query::new(address, wanted);
-    let now = IdSeed::from_system().now;
-    let reply = extractor
-        .extract(&question, now, cancel)
-        .map_err(|error| format!("{error}. {}", hint(&error)))?;
-    let more = (reply.total != Total::Exactly(reply.given)).then(|| match reply.total {
-        Total::Exactly(number) => grouped(number),
-        other @ Total::AtLeast(_) => other.to_string(),
-    });
-    Ok(SqlRows { lines: reply.body.into_bytes(), more })
 }

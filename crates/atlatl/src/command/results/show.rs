@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use clap_complete::ArgValueCompleter;
 use lro::IdSeed;
 use lro_core::{Preview, PreviewExtent, Tokens};
 use lro_spool::{
@@ -13,12 +14,14 @@ use lro_spool::{
 use serde::Serialize;
 
 use super::browse::QueryRunner;
+use super::choose::Choice;
 use super::entry::ResultEntry;
-use super::{ResultSelector, browse, with_missing_hint};
+use super::{browse, find_address, with_missing_hint};
+use crate::command::complete;
 use crate::error::{Error, Status};
-use crate::output::{Facts, Mode, Output, counted, distance, size};
+use crate::output::{Facts, Mode, Output, counted, distance, expiry, size};
 use crate::settings::Settings;
-use crate::spool_config::Stores;
+use crate::spool_config::{Reach, Stores};
 
 /// The size of the preview, as in a descriptor.
 const PREVIEW_TOKENS: Tokens = Tokens(600);
@@ -28,8 +31,17 @@ const PREVIEW_READ_BYTES: usize = 64 * 1024;
 /// Arguments of `atlatl results show`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    #[command(flatten)]
-    selector: ResultSelector,
+    /// Reference (with or without lro:), file name, absolute
+    /// path, or @1 for the latest result, @2 for the one before
+    /// [default: choose from a list, on a terminal]
+    #[arg(value_name = "REF", add = ArgValueCompleter::new(complete::references), verbatim_doc_comment)]
+    reference: Option<String>,
+    /// The --scope that the result was stored with
+    #[arg(long, value_name = "TEXT", conflicts_with = "all")]
+    scope: Option<String>,
+    /// Search all your directories and scopes
+    #[arg(long)]
+    all: bool,
     /// Write the original payload, as the tool returned it
     #[arg(long)]
     original: bool,
@@ -56,20 +68,29 @@ struct ShowReport {
     preview_cut: bool,
 }
 
-/// Runs `atlatl results show`; `term` is the value of `TERM`.
+/// Runs `atlatl results show`; `can_browse` says whether a terminal can show a table.
 pub(super) fn run(
     args: &ShowArgs,
     settings: &Settings,
-    term: Option<&str>,
+    can_browse: bool,
     output: &mut Output,
 ) -> Result<Status, Error> {
     let now = IdSeed::from_system().now;
-    let stores = Stores::from_settings(settings, args.selector.scope.as_deref())?;
-    let address = args.selector.address()?;
+    let stores = Stores::from_settings(settings, args.scope.as_deref())?;
+    let reach = if args.all { Reach::Everywhere } else { Reach::Here };
+    let browse = can_browse && !args.plain && output.is_interactive();
+    let writes = args.original || args.part.is_some() || args.stream.is_some();
+    let Some(reference) = &args.reference else {
+        if browse && !writes {
+            let choice = Choice { stores: &stores, reach, settings, title: "Stored results" };
+            return choice.run(output, Vec::new);
+        }
+        return Err(Error::usage("no REF: results can be chosen from a list only on a terminal")
+            .with_hint("atlatl results show @1"));
+    };
+    let address = find_address(reference, &stores, reach)?;
     let (store, stored) = stores
-        .find(&address, args.selector.reach(), |store| {
-            Ok((store.clone(), store.open(&address, now)?))
-        })
+        .find(&address, reach, |store| Ok((store.clone(), store.open(&address, now)?)))
         .map_err(with_missing_hint)?;
     if args.original {
         return write_original(&*stored, output);
@@ -82,9 +103,7 @@ pub(super) fn run(
         return write_stream(&*stored, stream, output);
     }
     let entry = ResultEntry::from_listed(stored.listed(), now);
-    // Without TERM, or with TERM=dumb, the terminal cannot position its cursor.
-    let can_browse = term.is_some_and(|term| !term.is_empty() && term != "dumb");
-    if can_browse && !args.plain && output.is_interactive() {
+    if browse {
         let runner = QueryRunner::new(Arc::new(store), address, &settings.config);
         return browse::run(stored, &entry, runner, output.has_colours());
     }
@@ -139,7 +158,7 @@ fn facts(entry: &ResultEntry, now: DateTime<Utc>) -> Facts {
         facts.text("parts", &format!("{parts} (see --part)"));
     }
     facts.text("stored", &distance(entry.created_at, now));
-    facts.text("expires", &distance(entry.expires_at, now));
+    facts.text("expires", &expiry(entry.expires_at, now));
     if let Some(path) = &entry.path {
         // Not wrapped, so that it can be copied.
         facts.list("path", std::slice::from_ref(path));

@@ -128,7 +128,7 @@ impl ServerEventSink for EventFanOut {
 /// without effect.
 fn ledger_entry(event: &ServerEvent) -> Option<Event> {
     let kind = match &event.kind {
-        ServerEventKind::Offload(entry) => return Some(identified(entry.clone(), event)),
+        ServerEventKind::Offload(entry) => return Some(identified(Event::clone(entry), event)),
         ServerEventKind::MemoryCaptured { id } => {
             EventKind::MemoryCaptured { memory: id.to_string() }
         }

@@ -7,12 +7,12 @@ use std::fmt::{self, Display, Formatter};
 
 use atlatl_lro::stats::{Summary, SummaryRow};
 
-use super::{basis_label, milliseconds, per_cent, signed, span};
+use super::{basis_label, loss_advice, milliseconds, per_cent, signed, span};
 use crate::output::{grouped, size};
 
 const STYLE: &str = include_str!("page/style.css");
 
-/// The number of rows at each end of a long list; `--output json` has all of them.
+/// The number of rows at each end of a long list; `--json` has all of them.
 const ROWS_PER_END: usize = 20;
 
 /// The page for `summary`.
@@ -41,27 +41,26 @@ impl Display for Body<'_> {
             format!(", {} of what the results would have taken", per_cent(share))
         });
         writeln!(f, "<p>tokens net, {}{share}</p>", all.net_basis().as_str())?;
-        if all.net_tokens() < 0 {
-            writeln!(
-                f,
-                "<p>Offloading cost more than it saved: raise <code>proxy.threshold_tokens</code>, or \
-                 set the tools at the bottom of the list to <code>inline</code>.</p>"
-            )?;
+        if let Some(advice) = loss_advice(all) {
+            writeln!(f, "<p>{}</p>", escape_html(advice))?;
         }
         facts(f, self.0)?;
         composition(f, self.0)?;
         by_day(f, &self.0.days)?;
         bars(f, "By server", &self.0.servers)?;
         bars(f, "By tool", &self.0.tools)?;
+        bars(f, "By command", &self.0.commands)?;
         writeln!(
             f,
             "<h2>How it is counted</h2>\n<p class=\"faint\">Tokens are those of the o200k vocabulary. \
              <em>Measured</em> means that every token was counted, <em>estimated</em> that a sample or \
-             the number of characters was. Net is what the results would have taken, minus their \
+             the number of characters was. Net is what clients would have shown of the results, minus their \
              descriptors, the replies to queries about them, and the definitions of the extraction tools, \
              for each session that listed them. Results that were too small to be stored are not \
-             included. What a client would have truncated counts as saved, and what a model reads from a \
-             stored file with its own shell is not counted.</p>"
+             included. What a client would have cut is not saved: Claude Code shows 2,000 characters of \
+             results above 25,000 tokens, Codex 10,000 tokens, Gemini CLI 40,000 characters; results \
+             for other clients count whole. What a model reads from a stored file with its own shell \
+             is not counted.</p>"
         )
     }
 }
@@ -93,7 +92,7 @@ fn facts(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
 fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
     let all = &summary.all;
     let saved = u64::try_from(all.net_tokens()).unwrap_or(0);
-    let whole = all.inline.tokens().max(all.costs().tokens()).max(1);
+    let whole = all.visible_tokens.tokens().max(all.costs().tokens()).max(1);
     let parts = [
         ("d", "descriptors", all.descriptors),
         ("r", "replies", all.reply_tokens),
@@ -115,13 +114,17 @@ fn composition(f: &mut Formatter<'_>, summary: &Summary) -> fmt::Result {
         };
         writeln!(f, "<tr><td>{key}{name}<td class=\"n\">{tokens}<td>{how}")
     };
-    let inline = all.inline;
-    row(f, "", "inline, without offloading", grouped(inline.tokens()), &basis_label(inline))?;
+    let (inline, visible) = (all.inline, all.visible_tokens);
+    row(f, "", "inline, without offloading", grouped(visible.tokens()), &basis_label(visible))?;
     for (class, name, amount) in parts {
         row(f, class, name, signed(-amount.tokens().cast_signed()), &basis_label(amount))?;
     }
     let basis = all.net_basis().as_str();
     row(f, "s", "<b>net</b>", format!("<b>{}</b>", signed(all.net_tokens())), basis)?;
+    if inline.tokens() > visible.tokens() {
+        let net = signed(all.net_tokens_of_whole_results());
+        row(f, "", "net, if clients showed every result whole", net, &basis_label(inline))?;
+    }
     writeln!(f, "</table></div>")
 }
 

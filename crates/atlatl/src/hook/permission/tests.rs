@@ -39,7 +39,8 @@ impl Host {
     }
 
     fn decide(&self, client: Client, command: &str) -> Result<Verdict, Refusal> {
-        may_rewrite(client, &self.context, command, &format!("atlatl run -- {command}"))
+        let rewritten = format!("atlatl run --agent claude-code -- {command}");
+        may_rewrite(client, &self.context, command, &rewritten)
     }
 
     fn claude(&self, command: &str) -> Result<Verdict, Refusal> {
@@ -187,7 +188,7 @@ fn claude_code_allow_rules_must_allow_both_commands() {
     for rules in [
         "\"Bash\"",
         "\"Bash(*)\"",
-        "\"Bash(cargo test:*)\", \"Bash(atlatl run -- cargo test:*)\"",
+        "\"Bash(cargo test:*)\", \"Bash(atlatl run --agent claude-code -- cargo test:*)\"",
         "\"Bash(cargo *)\", \"Bash(atlatl run *)\"",
         "\"Bash(cargo test -q)\", \"Bash(atlatl:*)\"",
     ] {

@@ -57,6 +57,23 @@ pub(super) fn classify(words: &[Word<'_>], own_program: &str) -> Result<Usage, R
     Ok(Usage::Program)
 }
 
+/// The name of the first program that a line runs, without its directory. `None` if the line cannot be
+/// parsed, or runs builtins only.
+pub fn program_name(line: &str) -> Option<&str> {
+    let line = super::syntax::parse(line).ok()?;
+    line.commands().find_map(|command| {
+        let is_assignment = |word: &&Word<'_>| command_name(word) == Err(Reason::Assignment);
+        let mut words = &command.words[command.words.iter().take_while(is_assignment).count()..];
+        while let Ok(Some(inner)) = wrapped(words) {
+            words = inner;
+        }
+        let name = words.first()?.raw;
+        let is_builtin = contains_word(BUILTINS, name) || contains_word(STATE_BUILTINS, name);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:".contains(c);
+        (name.chars().all(is_plain) && !is_builtin).then(|| base_name(name))
+    })
+}
+
 /// Whether a relative path may lead to a program of the system that is not in the table: it leaves the
 /// directory, or its name is one that hosts check (`../../bin/rm`, `./bin/env`).
 fn may_be_system_program(name: &str, base: &str) -> bool {
@@ -294,6 +311,22 @@ fn check_sed(arguments: &[Word<'_>]) -> Result<(), Reason> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_program_of_a_line_is_the_first_that_is_no_builtin() {
+        for (line, expected) in [
+            ("cargo test --all", Some("cargo")),
+            ("cd /w && FOO=secret /usr/bin/git log | head", Some("git")),
+            ("env A=1 timeout 5 npm ls", Some("npm")),
+            ("./scripts/check.sh -v", Some("check.sh")),
+            ("echo done", None),
+            ("$RUN x", None),
+            ("cat <<E", None),
+            ("", None),
+        ] {
+            assert_eq!(program_name(line), expected, "{line}");
+        }
+    }
 
     #[test]
     fn the_table_is_sorted_and_in_no_other_list() {

@@ -92,7 +92,7 @@ fn an_index_out_of_step_is_a_fault_and_can_be_repaired() {
     let run = doctor(&program, &[]);
     assert_eq!(fault(&run, "memory-index", FILE), "atlatl memory repair");
     assert!(finding(&run, "memory-index")["says"].to_string().contains("3 memories are not in"));
-    let repaired = program.run(&["memory", "repair", "--output", "json"]);
+    let repaired = program.run(&["memory", "repair", "--json"]);
     assert_eq!((repaired.status, &repaired.json()["missing"]), (0, &json!(3)), "{repaired}");
     is_well(&doctor(&program, &[]));
 }

@@ -140,7 +140,7 @@ fn f07_stored_files_of_another_user_or_open_to_others_are_warnings() {
 fn f22_a_quota_that_is_nearly_used_is_a_warning_and_one_that_is_a_fault() {
     let program = machine();
     offloaded(&program, "list_rows");
-    let usage = program.run(&["doctor", "--output", "human"]);
+    let usage = program.run(&["doctor"]);
     assert!(usage.lines("storage")[0].contains("1 result, "), "{usage}");
     let files = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let scope = files(&program.path(&private_dir())).find(|path| path.is_dir()).unwrap();

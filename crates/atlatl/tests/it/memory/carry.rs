@@ -65,10 +65,10 @@ fn round_trip(memories: &[Memory]) {
         assert_eq!((run.status, &*run.stdout), (0, ""), "{run}");
         let copy = format!("{form}.db");
         let set = format!("memory.store=sqlite:{copy}");
-        let taken = program.run(&["--set", &set, "memory", "import", to]);
+        let taken = program.run(&["--set", &set, "memory", "import", to, "--json"]);
         assert_eq!(counts(&taken.json()), [n, 0, 0, 0, 0], "{form}: {taken}");
         assert_eq!(exported(&program, &copy), first, "{form}");
-        let again = program.run(&["--set", &set, "memory", "import", to]);
+        let again = program.run(&["--set", &set, "memory", "import", to, "--json"]);
         assert_eq!(counts(&again.json()), [0, n, 0, 0, 0], "{form}: {again}");
     }
 }

@@ -24,11 +24,22 @@ fn flags_change_what_they_name() {
     let program = Program::new();
     let id = add(&program, &["Old words.", "--tag", "a", "--tag", "b"]);
     let edit = |args: &[&str]| program.run(&[&["memory", "edit", &id], args].concat());
-    let changed = edit(&["--tag", "c", "--status", "archived"]).json();
+    let changed = edit(&["--tag", "c", "--status", "archived", "--json"]).json();
     assert_eq!(changed["tags"], serde_json::json!(["c"]));
     assert_eq!((&changed["status"], &changed["title"]), (&"archived".into(), &"Old words.".into()));
     let run = program.run_with_input(
-        &["memory", "edit", &id, "--content", "-", "--type", "episodic", "--status", "active"],
+        &[
+            "memory",
+            "edit",
+            &id,
+            "--content",
+            "-",
+            "--type",
+            "episodic",
+            "--status",
+            "active",
+            "--json",
+        ],
         b"New words.\n",
     );
     let changed = run.json();
@@ -38,9 +49,9 @@ fn flags_change_what_they_name() {
         (&"New words.".into(), &"New words.".into())
     );
     assert!(changed["modified"].is_string());
-    assert_eq!(program.run(&["memory", "search", "new"]).json()["total_matches"], 1);
-    assert_eq!(program.run(&["memory", "search", "old"]).json()["total_matches"], 0);
-    let titled = edit(&["--title", "T", "--namespace", "_local", "--output", "human"]);
+    assert_eq!(program.run(&["memory", "search", "new", "--json"]).json()["total_matches"], 1);
+    assert_eq!(program.run(&["memory", "search", "old", "--json"]).json()["total_matches"], 0);
+    let titled = edit(&["--title", "T", "--namespace", "_local"]);
     insta::assert_snapshot!(steady(&titled, &[&id]), @"
     status: 0
     --- stdout
@@ -69,7 +80,7 @@ fn an_editor_changes_the_text() {
                   sed 's/^Old/New/; s/^status:.*//' \"$file\" > \"$file.new\" && mv \"$file.new\" \"$file\"";
     let program = with_editor(Program::new(), script);
     let id = add(&program, &["Old words.\n---\nid: x\n---"]);
-    let changed = program.run(&["memory", "edit", &id]);
+    let changed = program.run(&["memory", "edit", &id, "--json"]);
     assert_eq!(changed.status, 0, "{changed}");
     assert_eq!(changed.json()["content"], "New words.\n---\nid: x\n---");
     assert_eq!(drafts(&program), [] as [PathBuf; 0]);
@@ -79,7 +90,7 @@ fn an_editor_changes_the_text() {
 fn nothing_changed_changes_nothing() {
     let program = with_editor(Program::new(), "true");
     let id = add(&program, &["Words."]);
-    let run = program.run(&["memory", "edit", &id]);
+    let run = program.run(&["memory", "edit", &id, "--json"]);
     assert_eq!((run.status, &*run.stderr), (0, "note: nothing was changed\n"));
     assert!(run.json()["modified"].is_null());
 }
@@ -99,7 +110,7 @@ fn a_text_that_is_no_memory_is_kept() {
         let draft = drafts(&program).pop().unwrap();
         let name = draft.file_name().unwrap().to_str().unwrap();
         assert!(run.stderr.contains(&format!("your text is in [DIR]/tmp/{name}\n")), "{run}");
-        assert_eq!(program.run(&["memory", "show", &id]).json()["content"], "Words.");
+        assert_eq!(program.run(&["memory", "show", &id, "--json"]).json()["content"], "Words.");
     }
 }
 
@@ -116,9 +127,9 @@ fn a_kept_text_can_be_mended_and_taken_in() {
     let draft = drafts(&program).pop().unwrap();
     let mended = fs::read_to_string(&draft).unwrap().replace("odd", "semantic");
     fs::write(&draft, mended).unwrap();
-    let run = program.run(&["memory", "import", "--replace", draft.to_str().unwrap()]);
+    let run = program.run(&["memory", "import", "--replace", draft.to_str().unwrap(), "--json"]);
     assert_eq!(run.json()["replaced"], 1, "{run}");
-    assert_eq!(program.run(&["memory", "show", &id]).json()["content"], "More words.");
+    assert_eq!(program.run(&["memory", "show", &id, "--json"]).json()["content"], "More words.");
 }
 
 #[test]

@@ -16,13 +16,13 @@ fn odd_names_are_names() {
     }
     fs::write(folder.join("-rf/$(id).md"), "text").unwrap();
     fs::write(folder.join("\u{1b}]0;x\u{7}.md"), "---\nid: 7\n---\nbad").unwrap();
-    let run = program.run(&["memory", "import", "notes"]);
+    let run = program.run(&["memory", "import", "notes", "--json"]);
     assert_eq!(counts(&run.json()), [6, 0, 0, 0, 1], "{run}");
     assert!(!run.stderr.contains('\u{1b}'), "{run}");
     insta::assert_snapshot!(run.stderr, @r#"
     error: notes/<U+001B>]0;x<U+0007>.md:2: `id`: expected a UUID such as 018f4e2a-7c1d-7b3e-9a5f-2c6d8e0f1a2b, found "7"
     "#);
-    let again = program.run(&["memory", "import", "notes"]);
+    let again = program.run(&["memory", "import", "notes", "--json"]);
     assert_eq!(counts(&again.json()), [0, 6, 0, 0, 1]);
 }
 
@@ -44,10 +44,13 @@ fn links_and_pipes_in_a_folder_are_passed_over() {
         0,
     )
     .unwrap();
-    let run = program.run(&["memory", "import", "notes"]);
+    let run = program.run(&["memory", "import", "notes", "--json"]);
     assert_eq!((run.status, counts(&run.json())), (0, [2, 0, 0, 0, 0]), "{run}");
     // What a person names is followed, but a pipe is not waited for.
-    assert_eq!(counts(&program.run(&["memory", "import", "notes/key.md"]).json()), [1, 0, 0, 0, 0]);
+    assert_eq!(
+        counts(&program.run(&["memory", "import", "notes/key.md", "--json"]).json()),
+        [1, 0, 0, 0, 0]
+    );
     let pipe = program.run(&["memory", "import", "notes/pipe.md"]);
     insta::assert_snapshot!(pipe.stderr, @"
     error: notes/pipe.md: not a regular file
@@ -64,7 +67,7 @@ fn bytes_that_are_no_text_are_told() {
         .file("work/notes/e.md", "---\n- list\n---\ntext")
         .file("work/m.jsonl", b"\xff\n\n")
         .file("work/m.json", b"[\"\xff\"]");
-    let run = program.run(&["memory", "import", "notes", "m.jsonl", "m.json"]);
+    let run = program.run(&["memory", "import", "notes", "m.jsonl", "m.json", "--json"]);
     assert_eq!((run.status, counts(&run.json())), (1, [0, 0, 0, 0, 7]));
     insta::assert_snapshot!(run.stderr, @"
     error: notes/a.md: it is not UTF-8

@@ -25,7 +25,7 @@ fn bad_ones_are_told_and_the_rest_goes_on() {
     ]
     .join("\n");
     let program = Program::new().file("work/m.jsonl", lines);
-    let run = program.run(&["memory", "import", "m.jsonl", "--output", "human"]);
+    let run = program.run(&["memory", "import", "m.jsonl"]);
     insta::assert_snapshot!(run, @r#"
     status: 1
     --- stdout
@@ -36,7 +36,7 @@ fn bad_ones_are_told_and_the_rest_goes_on() {
     error: m.jsonl:6: `document`: expected an object, found an array
     error: m.jsonl:7: expected a JSON value, found '\u{1b}'
     "#);
-    let strict = program.run(&["memory", "import", "m.jsonl", "--strict"]);
+    let strict = program.run(&["memory", "import", "m.jsonl", "--strict", "--json"]);
     insta::assert_snapshot!(strict, @r#"
     status: 1
     --- stdout
@@ -55,7 +55,7 @@ fn bad_ones_are_told_and_the_rest_goes_on() {
 #[test]
 fn many_bad_ones_are_counted() {
     let program = Program::new().file("work/m.jsonl", "x\n".repeat(123));
-    let run = program.run(&["memory", "import", "m.jsonl"]);
+    let run = program.run(&["memory", "import", "m.jsonl", "--json"]);
     assert_eq!((run.status, counts(&run.json())), (1, [0, 0, 0, 0, 123]));
     assert_eq!(run.stderr.lines().count(), 21);
     assert!(run.stderr.ends_with("note: 103 more cannot be read\n"), "{run}");
@@ -66,8 +66,11 @@ fn a_different_one_of_the_same_id_stays_unless_replaced() {
     let program = Program::new()
         .file("work/a.jsonl", good(1))
         .file("work/b.jsonl", [good(1).replace("number 1", "other"), good(2)].join("\n"));
-    assert_eq!(counts(&program.run(&["memory", "import", "a.jsonl"]).json()), [1, 0, 0, 0, 0]);
-    let kept = program.run(&["memory", "import", "b.jsonl", "a.jsonl", "--output", "human"]);
+    assert_eq!(
+        counts(&program.run(&["memory", "import", "a.jsonl", "--json"]).json()),
+        [1, 0, 0, 0, 0]
+    );
+    let kept = program.run(&["memory", "import", "b.jsonl", "a.jsonl"]);
     insta::assert_snapshot!(kept, @"
     status: 0
     --- stdout
@@ -75,9 +78,10 @@ fn a_different_one_of_the_same_id_stays_unless_replaced() {
     --- stderr
     note: a different memory with the same id was kept; use --replace to overwrite it
     ");
-    let replaced = program.run(&["memory", "import", "--replace", "b.jsonl"]).json();
+    let replaced = program.run(&["memory", "import", "--replace", "b.jsonl", "--json"]).json();
     assert_eq!(counts(&replaced), [0, 1, 0, 1, 0]);
-    let shown = program.run(&["memory", "show", "00000000-0000-7000-8000-000000000001"]).json();
+    let shown =
+        program.run(&["memory", "show", "00000000-0000-7000-8000-000000000001", "--json"]).json();
     assert_eq!(shown["content"], "other");
 }
 
@@ -102,10 +106,10 @@ fn json_comes_as_an_object_an_array_or_a_graph() {
         ("lines.json", [2, 0, 0, 0, 0]),
         ("none.json", [0, 0, 0, 0, 0]),
     ] {
-        let run = program.run(&["memory", "import", file]);
+        let run = program.run(&["memory", "import", file, "--json"]);
         assert_eq!(counts(&run.json()), expected, "{file}: {run}");
     }
-    insta::assert_snapshot!(program.run(&["memory", "import", "bad.json", "--output", "human"]), @"
+    insta::assert_snapshot!(program.run(&["memory", "import", "bad.json"]), @"
     status: 1
     --- stdout
     stored 2, unchanged 0, kept 0, replaced 0, failed 4
@@ -115,7 +119,7 @@ fn json_comes_as_an_object_an_array_or_a_graph() {
     error: bad.json:4: `document`: expected an object, found an array
     error: bad.json:4: unexpected end of file
     ");
-    assert_eq!(program.run(&["memory", "list"]).json()["total_matches"], 9);
+    assert_eq!(program.run(&["memory", "list", "--json"]).json()["total_matches"], 9);
 }
 
 #[test]
@@ -126,24 +130,33 @@ fn a_note_is_the_same_memory_wherever_its_folder_lies() {
         .file("work/notes/b/c.MD", "---\ntags: [x]\nauthor: me\n---\ntagged\n")
         .file("work/notes/d.txt", "not read")
         .file("work/notes/.hidden/e.md", "not read");
-    assert_eq!(counts(&program.run(&["memory", "import", "notes"]).json()), [3, 0, 0, 0, 0]);
+    assert_eq!(
+        counts(&program.run(&["memory", "import", "notes", "--json"]).json()),
+        [3, 0, 0, 0, 0]
+    );
     fs::rename(program.path("work/notes"), program.path("work/moved")).unwrap();
     for path in ["moved", "./moved/", "moved/b/../../moved"] {
-        let run = program.run(&["memory", "import", path]);
+        let run = program.run(&["memory", "import", path, "--json"]);
         assert_eq!(counts(&run.json()), [0, 3, 0, 0, 0], "{run}");
     }
-    let memories = program.run(&["memory", "search", "tagged", "--tag", "x"]).json();
+    let memories = program.run(&["memory", "search", "tagged", "--tag", "x", "--json"]).json();
     let tagged = &memories["memories"][0];
     assert_eq!((&tagged["memory_type"], &tagged["author"]), (&"semantic".into(), &"me".into()));
     // Named by itself, a note is called by its name alone.
-    let run = program.run(&["memory", "import", "moved/a.md"]);
+    let run = program.run(&["memory", "import", "moved/a.md", "--json"]);
     assert_eq!(counts(&run.json()), [0, 1, 0, 0, 0]);
     // A changed note is a new memory; one that was only touched is not.
     fs::write(program.path("work/moved/a.md"), "# Title\n\nother\n").unwrap();
-    assert_eq!(counts(&program.run(&["memory", "import", "moved"]).json()), [1, 2, 0, 0, 0]);
+    assert_eq!(
+        counts(&program.run(&["memory", "import", "moved", "--json"]).json()),
+        [1, 2, 0, 0, 0]
+    );
     let file = fs::File::options().write(true).open(program.path("work/moved/a.md")).unwrap();
     file.set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert_eq!(counts(&program.run(&["memory", "import", "moved"]).json()), [0, 2, 1, 0, 0]);
+    assert_eq!(
+        counts(&program.run(&["memory", "import", "moved", "--json"]).json()),
+        [0, 2, 1, 0, 0]
+    );
 }
 
 #[test]
@@ -158,7 +171,7 @@ fn a_large_file_is_read_in_little_memory() {
     for (file, expected) in [("m.jsonl", [40, 0, 0, 0, 0]), ("m.json", [0, 40, 0, 0, 0])] {
         let atlatl = env!("CARGO_BIN_EXE_atlatl");
         // 256 MiB of data in all; the file alone has 240.
-        let script = format!("ulimit -d 262144; exec {atlatl} memory import {file}");
+        let script = format!("ulimit -d 262144; exec {atlatl} memory import {file} --json");
         let mut command = program.command(&[]);
         let home =
             command.get_envs().find(|(name, _)| *name == "HOME").unwrap().1.unwrap().to_owned();
@@ -187,7 +200,7 @@ fn paths_are_looked_at_before_anything_is_read() {
     --- stderr
     error: none.md: No such file or directory (os error 2)
     ");
-    assert_eq!(program.run(&["memory", "list"]).json()["count"], 0);
+    assert_eq!(program.run(&["memory", "list", "--json"]).json()["count"], 0);
 }
 
 #[test]

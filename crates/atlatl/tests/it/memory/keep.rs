@@ -8,7 +8,7 @@ use crate::program::Program;
 #[test]
 fn a_memory_is_kept_and_found() {
     let program = Program::new();
-    let run = program.run(&["memory", "add", "We deploy on Thursdays.", "--output", "human"]);
+    let run = program.run(&["memory", "add", "We deploy on Thursdays."]);
     assert_eq!(run.status, 0, "{run}");
     assert!(run.stdout.contains("title      We deploy on Thursdays.\nnamespace  _semantic\n"));
     let first = run.stdout.split_whitespace().nth(1).unwrap();
@@ -19,7 +19,7 @@ fn a_memory_is_kept_and_found() {
     let second = add(&program, &args.concat());
     let ids = [first, &second];
 
-    let list = program.run(&["memory", "list", "--output", "human"]);
+    let list = program.run(&["memory", "list"]);
     insta::assert_snapshot!(steady(&list, &ids), @"
     status: 0
     --- stdout
@@ -29,7 +29,7 @@ fn a_memory_is_kept_and_found() {
     --- stderr
     note: 2 of 2 memories
     ");
-    let search = program.run(&["memory", "search", "when do we deploy?", "--output", "human"]);
+    let search = program.run(&["memory", "search", "when do we deploy?"]);
     insta::assert_snapshot!(steady(&search, &ids), @"
     status: 0
     --- stdout
@@ -39,7 +39,7 @@ fn a_memory_is_kept_and_found() {
     --- stderr
     note: 2 of 2 memories
     ");
-    let show = program.run(&["memory", "show", &second, "--output", "human"]);
+    let show = program.run(&["memory", "show", &second]);
     insta::assert_snapshot!(steady(&show, &ids), @"
     status: 0
     --- stdout
@@ -61,7 +61,7 @@ fn a_memory_is_kept_and_found() {
 #[test]
 fn g60_a_typo_is_corrected_and_an_empty_answer_says_why() {
     let program = Program::new();
-    insta::assert_snapshot!(program.run(&["memory", "search", "x", "--output", "human"]), @"
+    insta::assert_snapshot!(program.run(&["memory", "search", "x"]), @"
     status: 0
     --- stdout
     --- stderr
@@ -70,7 +70,7 @@ fn g60_a_typo_is_corrected_and_an_empty_answer_says_why() {
     ");
     let id = add(&program, &["We deploy on Thursdays."]);
     let search = |args: &[&str]| program.run(&[&["memory", "search"], args].concat());
-    let run = search(&["deplyo", "--output", "human"]);
+    let run = search(&["deplyo"]);
     insta::assert_snapshot!(steady(&run, &[&id]), @r#"
     status: 0
     --- stdout
@@ -80,17 +80,17 @@ fn g60_a_typo_is_corrected_and_an_empty_answer_says_why() {
     note: 1 of 1 memory
     note: no memory contains "deplyo"; searched for "deploy"
     "#);
-    assert_eq!(search(&["deplyo"]).json()["corrected"], json!({"deplyo": ["deploy"]}));
-    assert_eq!(search(&["deploy"]).json()["corrected"], json!(null));
-    let run = search(&["zebra"]);
+    assert_eq!(search(&["deplyo", "--json"]).json()["corrected"], json!({"deplyo": ["deploy"]}));
+    assert_eq!(search(&["deploy", "--json"]).json()["corrected"], json!(null));
+    let run = search(&["zebra", "--json"]);
     let hint = "no memory contains \"zebra\" or a word of similar spelling: use other words, or \
                 atlatl memory list";
     assert_eq!(run.json()["hint"], hint, "{run}");
     assert_eq!(run.stderr, format!("note: 0 of 0 memories\nhint: {hint}\n"));
-    let run = search(&["deploy", "--tag", "x"]);
+    let run = search(&["deploy", "--tag", "x", "--json"]);
     assert_eq!(run.json()["hint"], "1 memory matches without the filters (tags)", "{run}");
     add(&program, &["Redis is the cache."]);
-    let run = search(&["--all-words", "redis thursdays"]);
+    let run = search(&["--all-words", "redis thursdays", "--json"]);
     let hint = "2 memories contain some of these words: search without --all-words";
     assert_eq!(run.json()["hint"], hint, "{run}");
 }
@@ -100,7 +100,7 @@ fn a_search_explains_itself_if_asked() {
     let program = Program::new();
     let id = add(&program, &["We deploy on Thursdays,\nnever on Fridays: deploying is *fun*."]);
     let search = |args: &[&str]| program.run(&[&["memory", "search", "we deploy"], args].concat());
-    let run = search(&["--explain", "--output", "human"]);
+    let run = search(&["--explain"]);
     insta::assert_snapshot!(steady(&run, &[&id]), @"
     status: 0
     --- stdout
@@ -112,13 +112,13 @@ fn a_search_explains_itself_if_asked() {
     ");
     let snippet = r"We **deploy** on Thursdays, never on Fridays: **deploying** is \*fun\*.";
     for all_words in [&[][..], &["--all-words"]] {
-        let explained = search(&[all_words, &["--explain"]].concat()).json();
+        let explained = search(&[all_words, &["--explain", "--json"]].concat()).json();
         assert_eq!(explained["matched_by"], json!(["words"]), "{explained}");
         assert_eq!(explained["snippets"], json!([{"text": snippet}]), "{explained}");
     }
-    let plain = search(&[]).json();
+    let plain = search(&["--json"]).json();
     assert!(plain["matched_by"] == json!(["words"]) && plain["snippets"].is_null(), "{plain}");
-    let newest = program.run(&["memory", "search", "", "--explain"]).json();
+    let newest = program.run(&["memory", "search", "", "--explain", "--json"]).json();
     assert!(newest["count"] == 1 && newest["snippets"].is_null(), "{newest}");
 }
 
@@ -127,22 +127,22 @@ fn a_program_gets_whole_memories() {
     let program = Program::new();
     let input =
         r#"{"memory_type": "episodic", "content": "It broke.", "mood": 1.50, "tags": ["x"]}"#;
-    let run = program.run_with_input(&["memory", "add", "--json"], input.as_bytes());
+    let run = program.run_with_input(&["memory", "add", "--from-json", "--json"], input.as_bytes());
     let memory = run.json();
     assert_eq!(memory["title"], "It broke.");
     assert!(run.stdout.contains("\"mood\": 1.50"), "every digit: {run}");
-    let list = program.run(&["memory", "list"]);
+    let list = program.run(&["memory", "list", "--json"]);
     assert_eq!(list.stderr, "note: 1 of 1 memory\n");
     assert_eq!(
         list.json(),
         json!({"count": 1, "total_matches": 1, "detail": "full", "memories": [memory]})
     );
-    let search = program.run(&["memory", "search", "broke"]).json();
+    let search = program.run(&["memory", "search", "broke", "--json"]).json();
     assert_eq!((&search["scores"], &search["ranked_by"]), (&json!([1.0]), &json!("lexical")));
     assert_eq!(search["memories"][0], memory);
-    let shown = program.run(&["memory", "show", memory["id"].as_str().unwrap()]);
+    let shown = program.run(&["memory", "show", memory["id"].as_str().unwrap(), "--json"]);
     assert_eq!(shown.json(), memory);
-    let refused = program.run_with_input(&["memory", "add", "--json"], b"{\"content\": 7}");
+    let refused = program.run_with_input(&["memory", "add", "--from-json"], b"{\"content\": 7}");
     insta::assert_snapshot!(refused, @"
     status: 1
     --- stdout
@@ -154,7 +154,7 @@ fn a_program_gets_whole_memories() {
 #[test]
 fn standard_input_is_a_memory_without_its_last_line_break() {
     let program = Program::new();
-    for args in [&["memory", "add"][..], &["memory", "add", "-"]] {
+    for args in [&["memory", "add", "--json"][..], &["memory", "add", "-", "--json"]] {
         let run = program.run_with_input(args, b"one\ntwo\n\n");
         assert_eq!(run.json()["content"], "one\ntwo\n");
     }
@@ -182,7 +182,7 @@ fn filters_choose() {
     import(&program, &memories, "m.db");
     let total = |args: &[&str]| {
         let set = ["--set", "memory.store=sqlite:m.db", "memory"];
-        let run = program.run(&[&set, args].concat());
+        let run = program.run(&[&set, args, &["--json"]].concat());
         assert_eq!(run.status, 0, "{run}");
         let json = run.json();
         assert_eq!(json["count"], json["memories"].as_array().unwrap().len());
@@ -224,6 +224,7 @@ fn filters_choose() {
         "any",
         "--limit",
         "1",
+        "--json",
     ]);
     assert_eq!(oldest.json()["memories"][0]["id"], memories[0].id.as_str());
     let any = total(&["search", "deploy cache", "--limit", "3"]);
@@ -273,7 +274,7 @@ fn what_makes_no_sense_is_refused() {
     error: abcdef0123: memory not found
     hint: atlatl memory list
     ");
-    insta::assert_snapshot!(refused(&["forget", "00000000-0000-0000-0000-000000000000"]), @r#"
+    insta::assert_snapshot!(refused(&["forget", "00000000-0000-0000-0000-000000000000", "--json"]), @r#"
     status: 1
     --- stdout
     {
@@ -319,7 +320,9 @@ fn the_beginning_of_an_id_is_enough_while_it_is_the_only_one() {
         memory.id = format!("{id}000-7000-8000-000000000000").parse().unwrap();
     }
     import(&program, &memories, "m.db");
-    let show = |id: &str| program.run(&["--set", "memory.store=sqlite:m.db", "memory", "show", id]);
+    let show = |id: &str| {
+        program.run(&["--set", "memory.store=sqlite:m.db", "memory", "show", id, "--json"])
+    };
     for typed in ["bbbbbbbb", "BBBBBBBB-1", "bbbbbbbb1000", "urn:mif:bbbbbbbb", " bbbbbbbb "] {
         assert_eq!(show(typed).json()["id"], memories[2].id.as_str(), "{typed}");
     }
@@ -347,13 +350,14 @@ fn forgotten_is_gone_and_a_slip_costs_nothing() {
     ");
     let slip = program.run(&["memory", "forget", "--yes", &ids[0], "ffffffff"]);
     assert_eq!(slip.status, 1, "{slip}");
-    assert_eq!(program.run(&["memory", "list"]).json()["count"], 3);
+    assert_eq!(program.run(&["memory", "list", "--json"]).json()["count"], 3);
 
-    let two = program.run(&["memory", "forget", "--yes", &ids[0], &ids[1], &ids[0]]).json();
+    let two =
+        program.run(&["memory", "forget", "--yes", &ids[0], &ids[1], &ids[0], "--json"]).json();
     assert_eq!(two["forgotten"].as_array().unwrap().len(), 2);
-    assert_eq!(program.run(&["memory", "search", "memory"]).json()["total_matches"], 1);
+    assert_eq!(program.run(&["memory", "search", "memory", "--json"]).json()["total_matches"], 1);
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let again = program.run(&["memory", "forget", "--yes", ids[0], ids[2], "--output", "human"]);
+    let again = program.run(&["memory", "forget", "--yes", ids[0], ids[2]]);
     insta::assert_snapshot!(steady(&again, &ids), @"
     status: 1
     --- stdout

@@ -50,7 +50,7 @@ fn import_survives_kills_and_makes_one_memory_of_each_file() {
         let killed = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();
-        let run = program.run(&["memory", "list", "--status", "any", "--limit", "1"]);
+        let run = program.run(&["memory", "list", "--status", "any", "--limit", "1", "--json"]);
         let now = run.json()["total_matches"].as_u64().unwrap();
         // What was acknowledged stays, and a transaction is there whole or not at all.
         assert!(now >= there, "{now} after {there}");
@@ -61,11 +61,11 @@ fn import_survives_kills_and_makes_one_memory_of_each_file() {
         }
     }
     let resumed = Instant::now();
-    let run = program.run(&["memory", "import", "notes"]);
+    let run = program.run(&["memory", "import", "notes", "--json"]);
     assert_eq!(counts(&run.json()), [total - there, there, 0, 0, 0], "{run}");
     let (resumed, seconds) = (resumed.elapsed(), started.elapsed().as_secs_f64());
     let again = Instant::now();
-    let run = program.run(&["memory", "import", "notes"]);
+    let run = program.run(&["memory", "import", "notes", "--json"]);
     assert_eq!(counts(&run.json()), [0, total, 0, 0, 0], "{run}");
     let again = again.elapsed().as_secs_f64();
 

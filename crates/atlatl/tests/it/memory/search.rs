@@ -41,7 +41,8 @@ fn g60_paraphrases_over_200_notes_are_found_without_configuration() {
     assert_eq!(installed.status, 0, "{installed}");
     let notes: Vec<String> =
         read("ranking/facts.jsonl").into_iter().take(NOTES).map(line).collect();
-    let imported = program.run_with_input(&["memory", "import", "-"], notes.join("\n").as_bytes());
+    let imported =
+        program.run_with_input(&["memory", "import", "-", "--json"], notes.join("\n").as_bytes());
     assert_eq!(counts(&imported.json()), [200, 0, 0, 0, 0], "{imported}");
 
     let mut questions = read("notes/questions.jsonl");
@@ -49,7 +50,7 @@ fn g60_paraphrases_over_200_notes_are_found_without_configuration() {
     assert_eq!(questions.len(), 12);
     let is_found = |question: &Value| {
         let query = question["query"].as_str().unwrap();
-        let run = program.run(&["memory", "search", query, "--limit", "5"]);
+        let run = program.run(&["memory", "search", query, "--limit", "5", "--json"]);
         let answer = run.json();
         assert_eq!(answer["ranked_by"], "hybrid", "{run}");
         let mut relevant = question["relevant"].as_object().unwrap().keys().map(|key| id(key));

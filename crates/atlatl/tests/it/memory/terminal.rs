@@ -43,7 +43,7 @@ fn forgetting_asks_and_no_is_the_default() {
     }
     let (shown, status) = at_a_terminal(&program, &["memory", "forget", &id], "y\n");
     assert!(status == 0 && shown.contains("forgot 1 memory"), "{shown}");
-    assert_eq!(program.run(&["memory", "list"]).json()["count"], 0);
+    assert_eq!(program.run(&["memory", "list", "--json"]).json()["count"], 0);
 }
 
 #[test]

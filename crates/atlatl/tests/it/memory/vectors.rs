@@ -62,14 +62,14 @@ fn wait_for(program: &Program, vectors: usize) {
 fn g63_an_import_computes_each_vector_once_and_search_is_hybrid() {
     let (program, endpoint) = (program(), endpoint(Duration::ZERO));
     let set = setting(&endpoint);
-    let import = ["memory", "import", "m.jsonl", "--set", &set];
+    let import = ["memory", "import", "m.jsonl", "--set", &set, "--json"];
     let run = program.run(&import);
     assert_eq!((run.status, counts(&run.json())), (0, [500, 0, 0, 0, 0]), "{run}");
     assert_eq!(run.stderr, "note: computed 500 vectors\n");
     let texts = endpoint.texts();
     assert_eq!((texts.len(), stored_vectors(&program)), (MEMORIES, MEMORIES));
     assert_eq!(texts.iter().collect::<HashSet<_>>().len(), MEMORIES);
-    let found = program.run(&["memory", "search", "number 7", "--set", &set]);
+    let found = program.run(&["memory", "search", "number 7", "--set", &set, "--json"]);
     let answer = found.json();
     assert_eq!(
         (&answer["ranked_by"], &answer["matched_by"][0]),
@@ -86,7 +86,7 @@ fn g63_an_import_computes_each_vector_once_and_search_is_hybrid() {
 #[test]
 fn an_import_that_is_killed_while_it_embeds_is_continued_by_the_next() {
     let (program, endpoint) = (program(), endpoint(Duration::from_millis(100)));
-    let import = ["memory", "import", "m.jsonl", "--set", &setting(&endpoint)];
+    let import = ["memory", "import", "m.jsonl", "--set", &setting(&endpoint), "--json"];
     let mut child =
         program.command(&import).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for(&program, 3 * BATCH);
@@ -135,7 +135,7 @@ fn an_embedder_that_fails_leaves_the_import_successful() {
         assert!(run.stderr.contains("found only by words: memory.embedder: "), "{run}");
         assert!(run.stderr.contains(why), "{why}: {run}");
     }
-    assert_eq!(program.run(&["memory", "list"]).json()["total_matches"], MEMORIES);
+    assert_eq!(program.run(&["memory", "list", "--json"]).json()["total_matches"], MEMORIES);
 }
 
 #[cfg(feature = "local")]
@@ -145,7 +145,7 @@ fn without_a_server_a_search_computes_the_vectors_of_a_few_memories() {
     for text in ["The cat is sleeping on the sofa.", "Interest rates rose again this quarter."] {
         super::add(&program, &[text]);
     }
-    let found = program.run(&["memory", "search", "a kitten naps on the couch"]);
+    let found = program.run(&["memory", "search", "a kitten naps on the couch", "--json"]);
     let answer = found.json();
     assert_eq!(answer["ranked_by"], "hybrid", "{found}");
     assert_eq!(answer["memories"][0]["content"], "The cat is sleeping on the sofa.", "{found}");

@@ -20,7 +20,7 @@ fn a_database_is_made_once_and_says_what_it_is() {
     assert!(unmade.stderr.contains("hint: atlatl db migrate --as postgres://"), "{unmade}");
 
     let owner = server.url(OWNER, &database);
-    let run = program.run(&["db", "migrate", "--as", &owner]);
+    let run = program.run(&["db", "migrate", "--as", &owner, "--json"]);
     assert_eq!(
         run.json()["applied"],
         json!([
@@ -34,13 +34,13 @@ fn a_database_is_made_once_and_says_what_it_is() {
         ]),
         "{run}"
     );
-    let run = program.run(&["--output", "human", "db", "migrate", "--as", &owner]);
+    let run = program.run(&["db", "migrate", "--as", &owner]);
     assert_eq!((run.status, &*run.stdout), (0, "the schema is up to date\n"), "{run}");
 
-    let about = program.run(&["db", "check"]).json();
+    let about = program.run(&["db", "check", "--json"]).json();
     assert_eq!((&about["role"], &about["schema"]), (&APP.into(), &about["known"]), "{about}");
     assert!(about["pgvector"].is_string(), "{about}");
-    let shown = program.run(&["--output", "human", "db", "check"]);
+    let shown = program.run(&["db", "check"]);
     assert!(shown.stdout.contains("pgvector     0."), "{shown}");
     for run in [unmade, run, shown] {
         let said = format!("{run}");
@@ -72,7 +72,7 @@ fn whoever_owns_the_schema_cannot_use_it_and_a_file_is_no_database() {
 fn a_password_may_come_from_where_others_look_for_it() {
     let server = PostgresServer::shared();
     let program = team(server);
-    let run = program.run(&["db", "check"]);
+    let run = program.run(&["db", "check", "--json"]);
     let database = run.json()["place"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     let url = server.url(APP, &database);
     let (_, rest) = url.split_once('@').unwrap();
@@ -116,7 +116,7 @@ fn the_memories_of_a_file_move_into_a_database_and_stay_what_they_are() {
     let file = file.to_str().unwrap();
     let program = team(server);
     for (stored, unchanged) in [(1203, 0), (0, 1203)] {
-        let run = program.run(&["db", "import-sqlite", file]);
+        let run = program.run(&["db", "import-sqlite", file, "--json"]);
         assert_eq!(run.status, 0, "{run}");
         assert_eq!(run.json()["stored"], stored, "{run}");
         assert_eq!(run.json()["unchanged"], unchanged, "{run}");
@@ -154,7 +154,7 @@ fn g45_an_import_says_that_vectors_wait_for_an_open_transaction() {
             assert!(!open.is_finished(), "no transaction is open");
             thread::sleep(Duration::from_millis(20));
         }
-        let import = ["memory", "import", "-", "--set", &set];
+        let import = ["memory", "import", "-", "--set", &set, "--json"];
         let run = program.run_with_input(&import, lines.as_bytes());
         assert!(!open.is_finished(), "it took too long");
         assert_eq!((run.status, &run.json()["stored"]), (0, &json!(3)), "{run}");

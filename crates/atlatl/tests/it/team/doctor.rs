@@ -6,7 +6,7 @@ use super::*;
 
 /// The finding of a check, if there is one.
 fn finding(program: &Program, check: &str) -> Option<Value> {
-    let report = program.run(&["doctor"]).json();
+    let report = program.run(&["doctor", "--json"]).json();
     let findings = report["findings"].as_array().unwrap_or_else(|| panic!("{report}"));
     findings.iter().find(|finding| finding["check"] == check).cloned()
 }
@@ -33,7 +33,7 @@ fn that_pgvector_is_missing_is_said_where_vectors_are_wanted() {
     let database = server.database_without_pgvector();
     let program = using(&server.url(APP, &database));
     assert_eq!(program.run(&["db", "migrate", "--as", &server.url(OWNER, &database)]).status, 0);
-    let about = program.run(&["db", "check"]).json();
+    let about = program.run(&["db", "check", "--json"]).json();
     if about["pgvector"].is_string() {
         // The owner may make it here, and did.
         return;

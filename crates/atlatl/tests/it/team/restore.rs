@@ -246,7 +246,7 @@ fn tenants_are_kept_apart(
     assert_eq!(ask(url, ann, "GET", &path, "").status, 200);
     assert_eq!(ask(url, bob, "GET", &path, "").status, 404);
     assert_eq!(ask(url, "atl_made_up", "GET", &path, "").status, 401);
-    let check = house.program.run(&["db", "check"]);
+    let check = house.program.run(&["db", "check", "--json"]);
     assert_eq!((check.status, &check.json()["role"]), (0, &json!(APP)), "{check}");
     let as_app = |sql: &str| cluster.sql(database(house), &format!("SET ROLE {APP}; {sql}"));
     for table in [
@@ -290,7 +290,7 @@ fn a_restore_that_left_roles_or_policies_out_is_refused_and_a_migration_repairs_
         }
     };
     let check_repaired = |house: &House| {
-        let run = house.run(&["db", "migrate"]);
+        let run = house.run(&["db", "migrate", "--json"]);
         assert_eq!((run.status, &run.json()["applied"]), (0, &json!(["policies"])), "{run}");
         let serving = Serving::start(&house.program, &[]);
         tenants_are_kept_apart(&cluster, house, &serving.url, [&ann, &bob], &id);

@@ -40,7 +40,7 @@ impl House {
     }
 
     pub(super) fn key(&self, tenant: &str, more: &[&str]) -> Value {
-        let run = self.run(&[&["keys", "create", "--tenant", tenant], more].concat());
+        let run = self.run(&[&["keys", "create", "--json", "--tenant", tenant], more].concat());
         assert_eq!(run.status, 0, "{run}");
         run.json()
     }
@@ -79,7 +79,7 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     assert_eq!(ask(url, &ann, "GET", &format!("/v1/memories/{id}"), "").status, 200);
     assert_eq!(ask(url, &bob, "GET", &format!("/v1/memories/{id}"), "").status, 404);
     // A key is shown once, and nowhere else.
-    let listed = house.run(&["keys", "list"]);
+    let listed = house.run(&["keys", "list", "--json"]);
     assert_eq!(listed.json().as_array().unwrap().len(), 2, "{listed}");
     let secret = ann.rsplit('_').next().unwrap();
     assert!(!listed.to_string().contains(secret), "{listed}");
@@ -126,7 +126,7 @@ fn keys_are_made_listed_and_revoked_and_open_their_tenant_alone() {
     assert_eq!(login.status, 1, "{login}");
     assert!(login.stderr.contains("--header 'Authorization: Bearer KEY'"), "{login}");
     assert_eq!(login.stderr.matches("must publish").count(), 1, "{login}");
-    let human = |args: &[&str]| house.run(&[args, &["--output", "human"]].concat());
+    let human = |args: &[&str]| house.run(args);
     let bound = human(&["tenants", "create", "ann", "--memories", "2000"]);
     let said =
         "ann already existed; its limits are at most 2,000 memories and any number of requests";
@@ -358,7 +358,8 @@ fn nothing_that_one_tenant_was_given_opens_anything_to_another() {
 fn limits_of_one_tenant_do_not_affect_others() {
     let house = House::new();
     let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
-    let run = house.run(&["tenants", "create", "ann", "--memories", "3", "--per-minute", "30"]);
+    let run =
+        house.run(&["tenants", "create", "ann", "--memories", "3", "--per-minute", "30", "--json"]);
     assert_eq!((run.status, &run.json()["made"]), (0, &json!(false)), "{run}");
     let serving = Serving::start(&house.program, &[]);
     let url = &serving.url;
@@ -396,7 +397,7 @@ fn limits_of_one_tenant_do_not_affect_others() {
         std::thread::sleep(std::time::Duration::from_millis(300));
     };
     assert_eq!(refused.status, 401, "{refused:?}");
-    let left = house.run(&["tenants", "list"]).json();
+    let left = house.run(&["tenants", "list", "--json"]).json();
     assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
     let again = house.run(&["tenants", "remove", "bob", "--yes"]);
     assert_eq!(again.status, 1, "{again}");

@@ -141,7 +141,7 @@ fn upgrade(old_program: &std::ffi::OsStr) -> Seen {
     let (old, new) = (using(&url).executable(old_program), using(&url));
     let owner = server.url(OWNER, &database);
     let migrate = |program: &Program| {
-        let run = program.run(&["db", "migrate", "--as", &owner, "--output", "json"]);
+        let run = program.run(&["db", "migrate", "--as", &owner, "--json"]);
         assert_eq!(run.status, 0, "{run}");
         run.json()["applied"].as_array().unwrap().len()
     };

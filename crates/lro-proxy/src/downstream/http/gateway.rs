@@ -30,7 +30,8 @@ use crate::upstream::http::{
     param_headers,
 };
 
-/// The number of sessions whose relay is kept. A session without one continues with a new relay.
+/// The number of sessions whose relay is kept. A session without one continues with a new relay, which
+/// does not know what the client declared in `initialize`.
 const MAX_SESSIONS: usize = 1024;
 
 /// Request headers that pass through, besides those of the protocol.
@@ -171,7 +172,8 @@ impl Gateway {
         answer
     }
 
-    /// Records a session that began with this response, or removes one that ended.
+    /// Records a session that began with this response, or removes one that ended. Without a session,
+    /// the next request has another relay.
     fn update_sessions(
         &self,
         request: &HttpRequest,
@@ -184,9 +186,8 @@ impl Gateway {
             if let Some(session) = single(&request.headers, &SESSION) {
                 sessions.relays.remove(session);
             }
-        } else if !request.headers.contains_key(SESSION)
-            && let Some(session) = single(response, &SESSION)
-        {
+        } else if !request.headers.contains_key(SESSION) {
+            let Some(session) = single(response, &SESSION) else { return relay.forget_client() };
             sessions.relays.insert(session.to_owned(), Arc::clone(relay));
             sessions.order.push_back(session.to_owned());
             if sessions.order.len() > MAX_SESSIONS

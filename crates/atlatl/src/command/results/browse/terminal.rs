@@ -1,7 +1,7 @@
 //! Raw mode with guaranteed restoration (on exit, error, panic and signal), and translation of
 //! keys.
 
-use std::io::{Stdout, stdout};
+use std::io::{Stdout, Write as _, stdout};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +9,8 @@ use std::time::Duration;
 use std::{io, panic};
 
 use atlatl_browse::KeyPress;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{
@@ -18,7 +20,7 @@ use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::error::Error;
@@ -27,7 +29,7 @@ use crate::error::Error;
 const FALLBACK_SIZE: (u16, u16) = (80, 24);
 
 /// The terminal in raw mode and on the alternate screen. Dropping it restores the terminal.
-pub(super) struct TerminalGuard {
+pub(in crate::command::results) struct TerminalGuard {
     /// Never dropped: its destructor shows the cursor and, if the terminal has closed, prints an
     /// error to it.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
@@ -36,7 +38,7 @@ pub(super) struct TerminalGuard {
 
 impl TerminalGuard {
     /// Enters raw mode and the alternate screen.
-    pub(super) fn acquire() -> Result<Self, Error> {
+    pub(in crate::command::results) fn acquire() -> Result<Self, Error> {
         // Release builds abort on panic without running destructors.
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
@@ -64,7 +66,7 @@ impl TerminalGuard {
     }
 
     /// The size, if it changed since the last call.
-    pub(super) fn resized(&mut self) -> io::Result<Option<(u16, u16)>> {
+    pub(in crate::command::results) fn resized(&mut self) -> io::Result<Option<(u16, u16)>> {
         let now = size();
         if self.size == Some(now) {
             return Ok(None);
@@ -74,8 +76,23 @@ impl TerminalGuard {
         Ok(Some(now))
     }
 
+    /// Makes the next call of [`resized`](Self::resized) return the size: another screen is drawn.
+    pub(in crate::command::results) fn forget_size(&mut self) {
+        self.size = None;
+    }
+
+    /// Asks the terminal to put a text into the clipboard (OSC 52). It may ignore that.
+    pub(in crate::command::results) fn copy(&mut self, text: &str) -> io::Result<()> {
+        let out = self.terminal.backend_mut();
+        write!(out, "\x1b]52;c;{}\x07", BASE64_STANDARD.encode(text))?;
+        out.flush()
+    }
+
     /// Draws a frame.
-    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    pub(in crate::command::results) fn draw(
+        &mut self,
+        draw: impl FnOnce(&mut Frame<'_>),
+    ) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
     }
 }
@@ -93,7 +110,7 @@ fn restore_terminal() {
 }
 
 /// Waits for input or until the timeout; returns whether the terminal has closed.
-pub(super) fn poll_closed(timeout: Duration) -> bool {
+pub(in crate::command::results) fn poll_closed(timeout: Duration) -> bool {
     let stdin = io::stdin();
     let mut descriptors = [PollFd::new(&stdin, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).ok();
@@ -109,16 +126,16 @@ fn size() -> (u16, u16) {
     }
 }
 
-/// Termination signals, deferred until the terminal is restored. SIGHUP is not deferred: there is
-/// no terminal left to restore.
-pub(super) struct PendingSignals(Arc<AtomicUsize>);
+/// Termination signals, deferred until the terminal is restored and the file of an unfinished export is
+/// removed.
+pub(in crate::command::results) struct PendingSignals(Arc<AtomicUsize>);
 
 const NO_SIGNAL: usize = 0;
-const TERMINATING_SIGNALS: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
+const TERMINATING_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
 impl PendingSignals {
     /// Registers the handlers.
-    pub(super) fn watch() -> Result<Self, Error> {
+    pub(in crate::command::results) fn watch() -> Result<Self, Error> {
         let pending = Arc::new(AtomicUsize::new(NO_SIGNAL));
         for (index, signal) in TERMINATING_SIGNALS.into_iter().enumerate() {
             flag::register_usize(signal, Arc::clone(&pending), index + 1)
@@ -128,12 +145,12 @@ impl PendingSignals {
     }
 
     /// Whether a signal has arrived.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(in crate::command::results) fn is_pending(&self) -> bool {
         self.0.load(Ordering::Relaxed) != NO_SIGNAL
     }
 
     /// Performs the default action of the signal that arrived, if any.
-    pub(super) fn raise(&self) {
+    pub(in crate::command::results) fn raise(&self) {
         let index = self.0.load(Ordering::Relaxed);
         if let Some(signal) = index.checked_sub(1).and_then(|index| TERMINATING_SIGNALS.get(index))
         {
@@ -144,7 +161,7 @@ impl PendingSignals {
 }
 
 /// Translates a terminal event to a key of the browser; `None` if it has no meaning.
-pub(super) fn key_press(event: &Event) -> Option<KeyPress> {
+pub(in crate::command::results) fn key_press(event: &Event) -> Option<KeyPress> {
     let Event::Key(event) = event else { return None };
     if event.kind == KeyEventKind::Release {
         return None;

@@ -1,4 +1,5 @@
-//! A minimal MCP client over stdio: starts a server, initializes it, lists its tools and stops it.
+//! A minimal MCP client over stdio: starts a server, initializes it, lists its tools, perhaps calls one, and
+//! stops it.
 //!
 //! It handles both protocol generations, and answers nothing that the server asks.
 
@@ -17,12 +18,16 @@ use std::{
 
 use lro_proxy::upstream::process::Process;
 use lro_wire::{meta, version};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// The time limit for initialization and the list of tools.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for launchers that may download the server first.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(1);
+/// The time limit for the call of a tool.
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a server may take to exit after its standard input is closed.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval at which an interrupt by the user is noticed.
@@ -39,7 +44,7 @@ const STDERR_TAIL_BYTES: usize = 4096;
 const MAX_TOOL_PAGES: usize = 50;
 
 /// The time limit for a server with this command.
-pub(super) fn probe_timeout(words: &[String]) -> Duration {
+pub(crate) fn probe_timeout(words: &[String]) -> Duration {
     let launcher = words.first().and_then(|word| std::path::Path::new(word).file_name()?.to_str());
     let fetches = ["npx", "bunx", "pnpm", "yarn", "uvx", "uv", "pipx", "docker", "podman"];
     if launcher.is_some_and(|name| fetches.contains(&name)) {
@@ -51,17 +56,17 @@ pub(super) fn probe_timeout(words: &[String]) -> Duration {
 
 /// The command of a server and the time it has to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ProbeTarget {
+pub(crate) struct ProbeTarget {
     /// The time to answer, from its start.
-    pub(super) timeout: Duration,
-    pub(super) words: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
-    pub(super) cwd: PathBuf,
+    pub(crate) timeout: Duration,
+    pub(crate) words: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) cwd: PathBuf,
 }
 
 /// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ProbeOutcome {
+pub(crate) enum ProbeOutcome {
     /// The process could not be started.
     NotStarted(String),
     /// It exited, or closed its output, before it answered.
@@ -78,27 +83,75 @@ pub(super) enum ProbeOutcome {
 
 /// What a server reports about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct ServerInfo {
-    pub(super) version: String,
+pub(crate) struct ServerInfo {
+    pub(crate) version: String,
     /// The names of its tools; `None` if it did not list them in time.
-    pub(super) tools: Option<Vec<String>>,
+    pub(crate) tools: Option<Vec<String>>,
     /// The first line on standard output that is not JSON.
-    pub(super) noise: Option<String>,
+    pub(crate) noise: Option<String>,
 }
 
 /// Starts a server, initializes it, lists its tools and stops its process group.
-pub(super) fn probe(target: &ProbeTarget, interrupted: &AtomicBool) -> ProbeOutcome {
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is not general enough")]
+pub(crate) fn probe(target: &ProbeTarget, interrupted: &AtomicBool) -> ProbeOutcome {
+    match with_session(target, interrupted, |session| session.inspect()) {
+        Ok(info) => ProbeOutcome::Answered(info),
+        Err(outcome) => outcome,
+    }
+}
+
+/// A call of a tool, and its result.
+#[derive(Debug)]
+pub(crate) struct ToolCallOutcome {
+    /// The definitions of the server's tools.
+    pub(crate) tools: Vec<Value>,
+    /// The result of the call, as the server wrote it; `None` if there was none.
+    pub(crate) result: Option<String>,
+}
+
+/// Starts a server, calls the tool that `choose` names with its arguments, if any, and stops the server.
+pub(crate) fn call_tool(
+    target: &ProbeTarget,
+    interrupted: &AtomicBool,
+    choose: impl FnOnce(&[Value]) -> Option<(String, Value)>,
+) -> Result<ToolCallOutcome, ProbeOutcome> {
+    with_session(target, interrupted, |session| {
+        let (_, params) = session.initialize()?;
+        let tools = session.tools(&params)?;
+        let Some((name, arguments)) = choose(&tools) else {
+            return Ok(ToolCallOutcome { tools, result: None });
+        };
+        let mut params = params;
+        params["name"] = name.into();
+        params["arguments"] = arguments;
+        session.deadline = Instant::now() + CALL_TIMEOUT;
+        let (line, _) = session.response("tools/call", &params)?;
+        let raw: RawResponse<'_> = serde_json::from_str(&line)
+            .map_err(|_| ProbeError::Rejected("an answer without a result".to_owned()))?;
+        Ok(ToolCallOutcome { tools, result: Some(raw.result.get().to_owned()) })
+    })
+}
+
+/// A response whose result is kept as it was written.
+#[derive(Deserialize)]
+struct RawResponse<'a> {
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+/// Starts a server, does something with it, and stops its process group.
+fn with_session<T>(
+    target: &ProbeTarget,
+    interrupted: &AtomicBool,
+    work: impl FnOnce(&mut ProbeSession<'_>) -> Result<T, ProbeError>,
+) -> Result<T, ProbeOutcome> {
     let mut command = Command::new(&target.words[0]);
     command.args(&target.words[1..]).current_dir(&target.cwd);
     command.envs(target.env.iter().map(|(name, value)| (name, value)));
-    let (reader, writer) = match io::pipe() {
-        Ok(pipe) => pipe,
-        Err(error) => return ProbeOutcome::NotStarted(error.to_string()),
-    };
-    let (mut process, input, output) = match Process::start_with(command, Stdio::from(writer)) {
-        Ok(started) => started,
-        Err(error) => return ProbeOutcome::NotStarted(error.to_string()),
-    };
+    let not_started = |error: io::Error| ProbeOutcome::NotStarted(error.to_string());
+    let (reader, writer) = io::pipe().map_err(not_started)?;
+    let (mut process, input, output) =
+        Process::start_with(command, Stdio::from(writer)).map_err(not_started)?;
     let tail = StderrTail::read_from(reader);
     let mut session = ProbeSession {
         input,
@@ -108,19 +161,18 @@ pub(super) fn probe(target: &ProbeTarget, interrupted: &AtomicBool) -> ProbeOutc
         noise: None,
         next: 0,
     };
-    let outcome = match session.handshake() {
-        Ok(answer) => ProbeOutcome::Answered(answer),
-        Err(ProbeError::Rejected(message)) => ProbeOutcome::Rejected { message },
-        Err(ProbeError::TimedOut) => ProbeOutcome::TimedOut { stderr: tail.last_line() },
-        Err(ProbeError::Interrupted) => ProbeOutcome::Interrupted,
-        Err(ProbeError::Closed) => {
+    let outcome = work(&mut session).map_err(|error| match error {
+        ProbeError::Rejected(message) => ProbeOutcome::Rejected { message },
+        ProbeError::TimedOut => ProbeOutcome::TimedOut { stderr: tail.last_line() },
+        ProbeError::Interrupted => ProbeOutcome::Interrupted,
+        ProbeError::Closed => {
             let status = process.wait(REAP_TIMEOUT);
             // The end of its standard error may not have been read yet.
             thread::sleep(POLL_INTERVAL);
             let how = status.map_or_else(|| "closed its output".to_owned(), exit_description);
             ProbeOutcome::Exited { how, stderr: tail.last_line() }
         }
-    };
+    });
     drop(session);
     if process.wait(REAP_TIMEOUT).is_none() {
         process.stop();
@@ -151,17 +203,33 @@ struct ProbeSession<'a> {
 }
 
 impl ProbeSession<'_> {
-    /// Initializes the server, with `initialize` or, if it rejects that, with `server/discover`,
-    /// and lists its tools.
-    fn handshake(&mut self) -> Result<ServerInfo, ProbeError> {
-        let client_info = json!({"name": "atlatl-doctor", "version": env!("CARGO_PKG_VERSION")});
+    /// Initializes the server, and lists the names of its tools.
+    fn inspect(&mut self) -> Result<ServerInfo, ProbeError> {
+        let (result, list_params) = self.initialize()?;
+        let tools = if result["capabilities"].get("tools").is_some() {
+            match self.tools(&list_params) {
+                Err(ProbeError::Interrupted) => return Err(ProbeError::Interrupted),
+                other => other.ok(),
+            }
+        } else {
+            Some(Vec::new())
+        };
+        let name = |tool: &Value| tool["name"].as_str().map(str::to_owned);
+        let tools = tools.map(|tools| tools.iter().filter_map(name).collect());
+        Ok(ServerInfo { version: protocol_version(&result), tools, noise: self.noise.take() })
+    }
+
+    /// Initializes the server, with `initialize` or, if it rejects that, with `server/discover`. Returns
+    /// its answer, and the parameters of further requests.
+    fn initialize(&mut self) -> Result<(Value, Value), ProbeError> {
+        let client_info = json!({"name": "atlatl", "version": env!("CARGO_PKG_VERSION")});
         let initialize_params = json!({
             "protocolVersion": version::SESSION_VERSIONS[0], "capabilities": {}, "clientInfo": client_info
         });
-        let (result, list_params) = match self.request("initialize", &initialize_params) {
+        match self.request("initialize", &initialize_params) {
             Ok(result) => {
                 self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
-                (result, json!({}))
+                Ok((result, json!({})))
             }
             Err(ProbeError::Rejected(message)) => {
                 let modern = json!({"_meta": {
@@ -171,34 +239,23 @@ impl ProbeSession<'_> {
                 }});
                 // If both fail, the first error is the more helpful one.
                 let result = self.request("server/discover", &modern);
-                (result.map_err(|error| keep_first_rejection(error, message))?, modern)
+                Ok((result.map_err(|error| keep_first_rejection(error, message))?, modern))
             }
-            Err(error) => return Err(error),
-        };
-        let protocol_version = protocol_version(&result);
-        let tools = if result["capabilities"].get("tools").is_some() {
-            match self.tools(&list_params) {
-                Err(ProbeError::Interrupted) => return Err(ProbeError::Interrupted),
-                other => other.ok(),
-            }
-        } else {
-            Some(Vec::new())
-        };
-        Ok(ServerInfo { version: protocol_version, tools, noise: self.noise.take() })
+            Err(error) => Err(error),
+        }
     }
 
-    fn tools(&mut self, params: &Value) -> Result<Vec<String>, ProbeError> {
-        let (mut names, mut params) = (Vec::new(), params.clone());
+    fn tools(&mut self, params: &Value) -> Result<Vec<Value>, ProbeError> {
+        let (mut tools, mut params) = (Vec::new(), params.clone());
         for _ in 0..MAX_TOOL_PAGES {
             let page = self.request("tools/list", &params)?;
-            let tools = page["tools"].as_array().into_iter().flatten();
-            names.extend(tools.filter_map(|tool| tool["name"].as_str().map(str::to_owned)));
+            tools.extend(page["tools"].as_array().into_iter().flatten().cloned());
             // Writing more than a pipe buffers blocks if the server does not read.
             let next = page["nextCursor"].as_str().filter(|cursor| cursor.len() <= MAX_CURSOR_LEN);
             let Some(cursor) = next else { break };
             params["cursor"] = cursor.into();
         }
-        Ok(names)
+        Ok(tools)
     }
 
     fn send(&mut self, message: &Value) -> Result<(), ProbeError> {
@@ -208,12 +265,17 @@ impl ProbeSession<'_> {
     }
 
     fn request(&mut self, method: &str, params: &Value) -> Result<Value, ProbeError> {
+        Ok(self.response(method, params)?.1["result"].take())
+    }
+
+    /// The response to a request, as it was written and parsed.
+    fn response(&mut self, method: &str, params: &Value) -> Result<(String, Value), ProbeError> {
         let id = self.next;
         self.next += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
         loop {
             let line = self.line()?;
-            let Ok(mut message) = serde_json::from_str::<Value>(&line) else {
+            let Ok(message) = serde_json::from_str::<Value>(&line) else {
                 if !line.trim().is_empty() && self.noise.is_none() {
                     self.noise = Some(line);
                 }
@@ -226,7 +288,7 @@ impl ProbeSession<'_> {
                 let message = error["message"].as_str().unwrap_or("an error without a message");
                 return Err(ProbeError::Rejected(message.to_owned()));
             }
-            return Ok(message["result"].take());
+            return Ok((line, message));
         }
     }
 
