@@ -167,7 +167,8 @@ pub(crate) fn run(args: &Args, sources: &Sources, output: &mut Output) -> Result
     let spinner = Spinner::start("asking");
     let reply = extractor.extract(&query, now, &Cancel::default());
     drop(spinner);
-    print(&reply.map_err(|error| extract_error(&error))?, args.format(output), output)?;
+    let reply = reply.map_err(|error| extract_error(&error))?;
+    print(&reply, args.format(output), args.has_format(output), output)?;
     for failure in ledger.failures() {
         output.note(failure);
     }
@@ -239,11 +240,20 @@ pub(crate) fn hint(error: &ExtractError) -> String {
     }
 }
 
-fn print(reply: &Reply, format: Format, output: &mut Output) -> Result<(), Error> {
+/// A range that was read is printed as it is stored, unless the user chose a format.
+fn print(
+    reply: &Reply,
+    format: Format,
+    is_chosen: bool,
+    output: &mut Output,
+) -> Result<(), Error> {
     let is_text =
         matches!(reply.unit, ReplyUnit::Characters | ReplyUnit::Lines | ReplyUnit::Records);
     match format {
-        _ if is_text => output.foreign(reply.body.as_bytes())?,
+        Format::Json if is_chosen && reply.unit == ReplyUnit::Characters => {
+            output.json(&reply.body)?;
+        }
+        _ if is_text && !is_chosen => output.foreign(reply.body.as_bytes())?,
         Format::Jsonl => output.bytes(reply.body.as_bytes())?,
         Format::Json => output.bytes(table::json(&reply.body).as_bytes())?,
         Format::Csv => output.bytes(&table::csv(&reply.body))?,
@@ -275,6 +285,12 @@ impl Args {
             _ if output.mode() == Mode::Json || !output.is_terminal() => Format::Json,
             _ => Format::Table,
         }
+    }
+
+    /// Whether the user chose a format.
+    fn has_format(&self, output: &Output) -> bool {
+        let former = output.former_format().is_some();
+        self.format.is_some() || former || output.mode() == Mode::Json
     }
 
     fn reach(&self) -> Reach {

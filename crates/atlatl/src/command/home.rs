@@ -80,9 +80,10 @@ impl Summary {
 fn savings(sources: &Sources) -> String {
     let since = IdSeed::from_system().now.checked_sub_signed(TimeDelta::days(DAYS));
     // Prints nothing: the screen is drawn.
-    let found = || stats::headline(&Settings::read(sources)?, since);
+    let time = format!("in {DAYS} days");
+    let found = || stats::headline(&Settings::read(sources)?, since, &time);
     match found() {
-        Ok(Some(text)) => format!("{text} (last {DAYS} days; atlatl stats)"),
+        Ok(Some(text)) => format!("{text}; see atlatl stats"),
         Ok(None) => format!("nothing in the last {DAYS} days"),
         Err(error) => {
             let first = error.reports().first().map(|report| report.message.clone());

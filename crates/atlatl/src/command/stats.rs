@@ -126,15 +126,16 @@ impl LedgerSummary {
     }
 }
 
-/// The savings from a time on, in one line; `None` if nothing was stored.
+/// The savings from a time on, in one line that names the time; `None` if nothing was stored.
 pub(crate) fn headline(
     settings: &Settings,
     since: Option<DateTime<Utc>>,
+    time: &str,
 ) -> Result<Option<String>, Error> {
-    Ok(render_headline(&LedgerSummary::read(settings, since, None)?.summary.all))
+    Ok(render_headline(&LedgerSummary::read(settings, since, None)?.summary.all, time))
 }
 
-fn render_headline(all: &Figures) -> Option<String> {
+fn render_headline(all: &Figures, time: &str) -> Option<String> {
     if all.results == 0 {
         return None;
     }
@@ -142,11 +143,11 @@ fn render_headline(all: &Figures) -> Option<String> {
     // Before the rest of the line, which a narrow terminal cuts.
     let whole = match all.without_limit {
         0 => String::new(),
-        whole => format!(" ({} without a known limit)", grouped(whole)),
+        whole => format!(" (limit of {} unknown)", grouped(whole)),
     };
-    let questions = counted(all.replies, "question", "questions");
+    let answers = counted(all.replies, "answer", "answers");
     let net = signed(all.net_tokens());
-    Some(format!("{net} tokens net: {results} stored{whole}, {questions} answered"))
+    Some(format!("{net} tokens net {time}: {results}{whole}, {answers}"))
 }
 
 /// The savings page over the whole ledger.
@@ -168,7 +169,7 @@ fn span(summary: &Summary) -> Option<String> {
 /// Whether an amount was measured or estimated.
 fn basis_label(amount: Amount) -> String {
     match amount.basis() {
-        Basis::PartlyEstimated => format!("{} of it estimated", grouped(amount.estimated)),
+        Basis::PartlyEstimated => format!("{} estimated", grouped(amount.estimated)),
         basis => basis.as_str().to_owned(),
     }
 }
@@ -461,12 +462,12 @@ mod tests {
 
     #[test]
     fn g76_the_headline_mentions_results_without_a_known_limit() {
-        let headline = |members| render_headline(&summary("files", 20_000, members).all).unwrap();
-        let known = "19,200 tokens net: 1 result stored, 0 questions answered";
-        assert_eq!(headline(LIMIT), known);
-        let unknown = known.replace("stored", "stored (1 without a known limit)");
+        let headline =
+            |members| render_headline(&summary("files", 20_000, members).all, "in 7 days").unwrap();
+        assert_eq!(headline(LIMIT), "19,200 tokens net in 7 days: 1 result, 0 answers");
+        let unknown = "19,200 tokens net in 7 days: 1 result (limit of 1 unknown), 0 answers";
         assert_eq!(headline(""), unknown);
-        assert_eq!(render_headline(&Figures::default()), None);
+        assert_eq!(render_headline(&Figures::default(), "in 7 days"), None);
     }
 
     #[test]

@@ -132,6 +132,12 @@ fn g16_matches_are_counted_and_ends_are_read() {
     assert!(page.stderr.contains("1 of 30 matching lines; continue with --offset 3"), "{page}");
     let tail = ask(&program, &reference, &["--read", "records:-1.."]);
     assert_eq!(tail.stdout.trim(), rows[59]);
+    let tail = ask(&program, &reference, &["--read", "records:-2..", "--json"]);
+    assert_eq!(tail.json()[1]["id"], 59);
+    let tail = ask(&program, &reference, &["--read", "records:-2..", "--format", "csv"]);
+    assert_eq!(tail.stdout.lines().collect::<Vec<_>>(), ["id,level", "58,INFO", "59,ERROR"]);
+    let begin = ask(&program, &reference, &["--read", "0..7", "--json"]);
+    assert_eq!(begin.json().as_str().map(str::len), Some(7), "{begin}");
     let original = ask(&program, &reference, &["--query", ".next", "--target", "original"]);
     assert_eq!(original.json(), json!(["p2"]));
 }

@@ -12,7 +12,7 @@ fn the_home_screen_lists_results_opens_them_and_says_what_was_saved() {
     let mut person = Person::at(&program, &[]);
     person.sees("STORED SERVER TOOL RECORDS SIZE");
     person.sees("Saved ");
-    person.sees("tokens net: 2 results stored (2 without a known limit), 0 q");
+    person.sees("tokens net in 7 days: 2 results (limit of 2 unknown), 0 answers");
     person.waits(|screen| !screen.contains("Doctor \u{2026}"), "the result of the checks");
     let shown = screen(&person.shown());
     assert!(shown.contains(" list_things text "), "{shown}");
