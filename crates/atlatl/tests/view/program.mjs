@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url';
 import { cache, fileAndDirectory, launch, modules, record } from './browser.mjs';
 import { importMap } from './modules.mjs';
 
-const MAX_MS = Number(process.env.MAX_MS ?? 1000);
+const MAX_MS = Number(process.env.MAX_MS ?? 400);
 const ROWS = 100_000;
 const URI = 'ui://atlatl/table.html';
 const MEDIA_TYPE = 'text/html;profile=mcp-app';
