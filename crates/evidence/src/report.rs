@@ -217,7 +217,7 @@ mod tests {
         let report = render(&[], &context());
         let part = |name: &str| &report.parts.iter().find(|(part, _)| *part == name).unwrap().1;
         assert_eq!(part("evidence accuracy"), NO_MODEL);
-        assert!(part("evidence not run").starts_with("**No model has been run.**"));
+        assert!(part("evidence not run").starts_with("**No model has been run in these suites.**"));
         assert_eq!(part("evidence calls"), NO_SAMPLES);
     }
 }

@@ -241,12 +241,7 @@ pub(crate) fn hint(error: &ExtractError) -> String {
 }
 
 /// A range that was read is printed as it is stored, unless the user chose a format.
-fn print(
-    reply: &Reply,
-    format: Format,
-    is_chosen: bool,
-    output: &mut Output,
-) -> Result<(), Error> {
+fn print(reply: &Reply, format: Format, is_chosen: bool, output: &mut Output) -> Result<(), Error> {
     let is_text =
         matches!(reply.unit, ReplyUnit::Characters | ReplyUnit::Lines | ReplyUnit::Records);
     match format {

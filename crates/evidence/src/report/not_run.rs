@@ -69,8 +69,8 @@ pub(super) fn render(planned: &[PlannedArm], attempts: &SampleGroup<'_>) -> Stri
         summary.row(cells);
     }
     let heading = if agents.is_empty() {
-        "**No model has been run.** Every number of this page that is not the paper's comes from \
-         scripted agents."
+        "**No model has been run in these suites.** Except for the questions below, every number of \
+         this page that is not the paper's comes from scripted agents."
     } else {
         "Tasks × repeats by suite. A task counts if a model ran all of its repeats."
     };
@@ -216,7 +216,7 @@ mod tests {
     fn without_transcripts_nothing_was_run() {
         let planned = [arm("s1-c1", 50), arm("s1-c1", 200), arm("s5", 50), arm("s5", 200)];
         let text = render(&planned, &SampleGroup::default());
-        assert!(text.starts_with("**No model has been run.**"), "{text}");
+        assert!(text.starts_with("**No model has been run in these suites.**"), "{text}");
         assert!(text.contains("| `e1` | 4 | 160 |"), "{text}");
         assert!(
             text.ends_with("- `e1`, T1 id lookup, memories: `s1-c1`, `s5` at n = 50; 200."),
