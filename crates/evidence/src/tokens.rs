@@ -9,15 +9,36 @@ pub const ID_LEN: usize = 26;
 /// The id with which replies are counted.
 const ONE_ID: &str = "01M7PZZ65068CXASQCW8VQWRZ0";
 
+/// What precedes a cursor in a page of memories.
+const CURSOR_MEMBER: &str = "\"next_cursor\":\"";
+/// The cursor with which replies are counted.
+const ONE_CURSOR: &str = "zDXMaGFoqqVewtGbZL3x53sicSI6IkhCdXhiZXRwMlBpdlFGOFI1QVBpY3ciLCJ4IjoxNzk1MTkyNTM1LCJpZCI6\
+    IjAxOWVkNDQ3LWUxMDgtNzc3NS1hNWYyLWI0MzhiNDQ3YzU2MiIsImF0IjoxNzgxNjc3OTQxMDAwMDAwfQ";
+
 /// Counts the o200k tokens of `text`.
 pub fn count(text: &str) -> u64 {
     O200k.count_till(text, u64::MAX).ok().flatten().map_or(u64::MAX, |tokens| tokens.0)
 }
 
-/// Counts the o200k tokens of a reply, as if all results had the same id: the tokens of random ids differ,
-/// and two runs would have different figures.
+/// Counts the o200k tokens of a reply, as if all results had the same id and all pages the same cursor:
+/// the tokens of random ids and signatures differ, and two runs would have different figures.
 pub fn count_reply(text: &str) -> u64 {
-    count(&with_one_id(text))
+    count(&with_one_cursor(&with_one_id(text)))
+}
+
+/// `text` with the same cursor in place of every cursor of the memory server.
+fn with_one_cursor(text: &str) -> Cow<'_, str> {
+    let mut parts = text.split(CURSOR_MEMBER);
+    let Some(first) = parts.next().filter(|first| first.len() < text.len()) else {
+        return Cow::Borrowed(text);
+    };
+    let mut counted = first.to_owned();
+    for part in parts {
+        counted.push_str(CURSOR_MEMBER);
+        counted.push_str(ONE_CURSOR);
+        counted.push_str(part.find('"').map_or("", |end| &part[end..]));
+    }
+    Cow::Owned(counted)
 }
 
 /// `text` with the same id in place of every id of a result.
@@ -56,6 +77,15 @@ mod tests {
     fn words_are_tokens() {
         assert_eq!(count(""), 0);
         assert_eq!(count("hello world"), 2);
+    }
+
+    #[test]
+    fn replies_are_counted_with_one_cursor() {
+        let page = |cursor: &str| format!(r#"{{"a":1,"next_cursor":"{cursor}","b":[]}}"#);
+        assert_eq!(count_reply(&page("GKyYm_Qf4aSx3N45")), count_reply(&page("aaaa")));
+        assert_eq!(with_one_cursor(&page("x")), page(ONE_CURSOR));
+        assert!(matches!(with_one_cursor(r#"{"next_cursor":null}"#), Cow::Borrowed(_)));
+        assert_eq!(with_one_cursor(CURSOR_MEMBER), format!("{CURSOR_MEMBER}{ONE_CURSOR}"));
     }
 
     #[test]
