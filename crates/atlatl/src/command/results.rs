@@ -257,12 +257,7 @@ fn list(args: &ListArgs, settings: &Settings, output: &mut Output) -> Result<Sta
     let now = IdSeed::from_system().now;
     let stores = Stores::from_settings(settings, args.scope.as_deref())?;
     let reach = if args.all { Reach::Everywhere } else { Reach::Here };
-    let (mut listed, mut failures) = (Vec::new(), Vec::new());
-    let more = stores.each(reach, |store| match store.list() {
-        Ok(mut more) => listed.append(&mut more),
-        Err(error) => failures.push(error),
-    });
-    failures.extend(more);
+    let (mut listed, failures) = choose::all(&stores, reach);
     listed.sort_by_key(ResultInfo::id);
     let entries: Vec<ResultEntry> =
         listed.iter().map(|listed| ResultEntry::from_listed(listed, now)).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use atlatl_browse::{ColorMode, List, ListColumn, ListCommand, draw_list};
 use chrono::{DateTime, Utc};
 use lro::IdSeed;
-use lro_spool::{ResultInfo, Spool as _};
+use lro_spool::{ResultInfo, Spool as _, SpoolError};
 use ratatui::crossterm::event;
 
 use super::browse::terminal::{self, PendingSignals, TerminalGuard};
@@ -144,18 +144,24 @@ impl Choice<'_> {
     }
 }
 
-/// The results that have not expired, the latest first, and the first failure to list some.
-pub(super) fn latest(
-    stores: &Stores,
-    reach: Reach,
-    now: DateTime<Utc>,
-) -> (Vec<ResultInfo>, Option<String>) {
+/// All results, also expired ones, and the failures to list some.
+pub(super) fn all(stores: &Stores, reach: Reach) -> (Vec<ResultInfo>, Vec<SpoolError>) {
     let (mut listed, mut failures) = (Vec::new(), Vec::new());
     let more = stores.each(reach, |store| match store.list() {
         Ok(mut more) => listed.append(&mut more),
         Err(error) => failures.push(error),
     });
     failures.extend(more);
+    (listed, failures)
+}
+
+/// The results that have not expired, the latest first, and the first failure to list some.
+pub(super) fn latest(
+    stores: &Stores,
+    reach: Reach,
+    now: DateTime<Utc>,
+) -> (Vec<ResultInfo>, Option<String>) {
+    let (mut listed, failures) = all(stores, reach);
     listed.retain(|listed| !listed.sidecar.is_expired(listed.id(), now));
     listed.sort_by_key(|listed| std::cmp::Reverse(listed.id()));
     (listed, failures.first().map(|error| with_causes(error)))

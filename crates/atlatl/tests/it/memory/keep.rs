@@ -142,6 +142,10 @@ fn a_program_gets_whole_memories() {
     assert_eq!(search["memories"][0], memory);
     let shown = program.run(&["memory", "show", memory["id"].as_str().unwrap(), "--json"]);
     assert_eq!(shown.json(), memory);
+    // 0.1.0 read the fields with --json: they are not stored as the content.
+    let former = program.run_with_input(&["memory", "add", "--json"], input.as_bytes());
+    assert_eq!(former.status, 2, "{former}");
+    assert!(former.stderr.contains("hint: atlatl memory add --from-json"), "{former}");
     let refused = program.run_with_input(&["memory", "add", "--from-json"], b"{\"content\": 7}");
     insta::assert_snapshot!(refused, @"
     status: 1
