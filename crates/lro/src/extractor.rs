@@ -153,15 +153,62 @@ impl Extractor {
     ) -> Result<Reply, ExtractError> {
         let began = Instant::now();
         let stored = self.spools.open(&query.address, now)?;
-        let stored_result = &*stored;
-        // Small models set every argument, and a first part where there is only one text. Programs get the
-        // error: they would write the data where they expect a remark.
-        let data = (self.reader == Reader::Model
-            && query.part == Some(1)
-            && stored.listed().sidecar.further_texts() == 0)
-            .then(|| query.clone().part(None));
-        let query = data.as_ref().unwrap_or(query);
-        let mut reply = match &query.wanted {
+        let mut reply = self.answer_for_reader(&*stored, query, now, cancel)?;
+        format(&mut reply);
+        let sidecar = &stored.listed().sidecar;
+        let kind = EventKind::ResultExtracted {
+            tool: sidecar.tool.clone(),
+            server: sidecar.server.clone(),
+            way: query.wanted.name().to_owned(),
+            reader: self.reader,
+            given: reply.given,
+            total: reply.total.number(),
+            records: sidecar.header.count as u64,
+            records_given: if has_records(&*stored) { reply.records() } else { 0 },
+            reply: tokens::count_all(&reply.text(), &*self.tokenizer),
+            took_us: micros(began.elapsed()),
+        };
+        self.events.publish(Event::new(now, stored.listed().id(), kind));
+        Ok(reply)
+    }
+
+    /// Runs the query. Small models set every argument, and `part` where the question is about the data:
+    /// they get the answer from the data, with a note. Programs would write it where they expect the part.
+    fn answer_for_reader(
+        &self,
+        stored: &dyn StoredResult,
+        query: &Query,
+        now: DateTime<Utc>,
+        cancel: &Cancel,
+    ) -> Result<Reply, ExtractError> {
+        let part = query.part.unwrap_or(0);
+        if self.reader != Reader::Model || part == 0 {
+            return self.answer(stored, query, now, cancel);
+        }
+        let from_data = || self.answer(stored, &query.clone().part(None), now, cancel);
+        let (mut reply, note) = if stored.listed().sidecar.further_texts() == 0 && part == 1 {
+            (from_data()?, "part is ignored: the result has no text parts".to_owned())
+        } else {
+            let result = self.answer(stored, query, now, cancel);
+            let answer = if has_no_answer(&result) { from_data().ok() } else { None };
+            match answer.filter(|reply| reply.total != Total::Exactly(0)) {
+                Some(reply) => (reply, format!("nothing in part {part}: this is from the data")),
+                None => return result,
+            }
+        };
+        reply.notes.push(note);
+        Ok(reply)
+    }
+
+    /// Runs the query.
+    fn answer(
+        &self,
+        stored_result: &dyn StoredResult,
+        query: &Query,
+        now: DateTime<Utc>,
+        cancel: &Cancel,
+    ) -> Result<Reply, ExtractError> {
+        match &query.wanted {
             QueryKind::Recipe { number, params } => {
                 self.recipe(stored_result, *number, params, query)
             }
@@ -180,26 +227,7 @@ impl Extractor {
                 self.read(stored_result, query, *unit, *start, *end, *most)
             }
             QueryKind::Link => self.link(stored_result, now),
-        }?;
-        if data.is_some() {
-            reply.notes.push("part is ignored: the result has no text parts".to_owned());
         }
-        format(&mut reply);
-        let sidecar = &stored.listed().sidecar;
-        let kind = EventKind::ResultExtracted {
-            tool: sidecar.tool.clone(),
-            server: sidecar.server.clone(),
-            way: query.wanted.name().to_owned(),
-            reader: self.reader,
-            given: reply.given,
-            total: reply.total.number(),
-            records: sidecar.header.count as u64,
-            records_given: if has_records(&*stored) { reply.records() } else { 0 },
-            reply: tokens::count_all(&reply.text(), &*self.tokenizer),
-            took_us: micros(began.elapsed()),
-        };
-        self.events.publish(Event::new(now, stored.listed().id(), kind));
-        Ok(reply)
     }
 
     /// Publishes that a query failed with an error message of `text`.
@@ -379,6 +407,14 @@ impl Extractor {
 
     fn reply_builder(&self) -> ReplyBuilder<'_> {
         ReplyBuilder::new(self.reply_limit, &*self.tokenizer)
+    }
+}
+
+/// Whether the text has no such field, or nothing that matches.
+fn has_no_answer(result: &Result<Reply, ExtractError>) -> bool {
+    match result {
+        Ok(reply) => reply.total == Total::Exactly(0),
+        Err(error) => error.class() == "syntax",
     }
 }
 

@@ -51,7 +51,7 @@ mod run {
         Owned, Text, has_records, is_json, line_records, original_document, original_text,
         read_all, records_path, selected_text, source, text_records,
     };
-    use crate::repair::{FieldPaths, jq, normalized};
+    use crate::repair::{FieldPaths, Repair, jq, normalized};
 
     /// The mistakes in one filter that are corrected.
     const MAX_REPAIRS: usize = 4;
@@ -110,8 +110,8 @@ mod run {
             }
             let mut result = self.run_on(&data, &filter, whole);
             while notes.len() < MAX_REPAIRS
-                && let Err(ExtractError::Query(QueryError::Syntax { .. })) = &result
-                && let Some(repair) = jq::after_refusal(&filter)
+                && let Err(ExtractError::Query(QueryError::Syntax { message, .. })) = &result
+                && let Some(repair) = self.after_refusal(&data, &filter, message)?
             {
                 notes.push(repair.note());
                 filter = repair.text;
@@ -121,6 +121,22 @@ mod run {
             notes.append(&mut reply.notes);
             reply.notes = notes;
             Ok(reply)
+        }
+
+        /// Corrects a filter that jq refused with `message`.
+        fn after_refusal(
+            &self,
+            data: &JqData<'_>,
+            filter: &str,
+            message: &str,
+        ) -> Result<Option<Repair>, ExtractError> {
+            if let Some(repair) = jq::after_refusal(filter) {
+                return Ok(Some(repair));
+            }
+            if data.layout == RecordLayout::Document {
+                return Ok(None);
+            }
+            Ok(jq::without_dot(filter, message, &self.fields(data)?))
         }
 
         /// The input that the query selects.

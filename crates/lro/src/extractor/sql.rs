@@ -62,7 +62,8 @@ mod run {
         sibling_tables, source, text_records,
     };
     use crate::repair::sql::{
-        Occurrences, before_run, group_by, other_type, repair, unknown_table, with_similar_column,
+        FORMAT_LINES, JoinTable, LineFormat, Occurrences, before_run, group_by, join, line_column,
+        other_type, repair, unknown_column, unknown_table, with_similar_column,
     };
     use crate::repair::{FieldPaths, Repair, normalized};
 
@@ -160,7 +161,13 @@ mod run {
                     SyntaxProblem::Column { near } => near,
                     _ => &[],
                 };
-                let Some(guess) = with_similar_column(&fields, &statement, message, near) else {
+                let guess = match self.joined(&statement, message, &aliases)? {
+                    Some(guess) => Some(guess),
+                    None => with_similar_column(&fields, &statement, message, near),
+                };
+                let Some(guess) =
+                    guess.or_else(|| self.line_column(&fields, &data, &statement, message))
+                else {
                     return Err(
                         guessed.unwrap_or_else(|| self.unknown_column_error(error, &statement))
                     );
@@ -217,8 +224,21 @@ mod run {
                 let Some(counted) = Occurrences::new(statement, &fields) else {
                     return Ok(Vec::new());
                 };
-                let answer = self.run(&counted.statement(), data, &[], &[])?;
-                Ok(counted.notes(&answer.text()))
+                let row = self.run(&counted.statement(), data, &[], &[])?;
+                let row = row.text();
+                let mut notes = counted.notes(&row);
+                let other = counted.with_other_field(statement, &row);
+                let other = other.filter(|repair| {
+                    let answer = self.run(&repair.text, data, &[], &[]);
+                    answer.is_ok_and(|answer| !is_nothing(&answer))
+                });
+                if let (Some(repair), Some(note)) = (other, notes.last_mut()) {
+                    let sql = json!(repair.text).to_string();
+                    let sql = lro_core::escape_invisible_json(&sql);
+                    let call = self.extractor.call(self.stored, &format!("sql={sql}"));
+                    *note = format!("{note}. Call again with {call}");
+                }
+                Ok(notes)
             };
             // The answer is complete without it.
             notes().unwrap_or_else(|_: ExtractError| Vec::new())
@@ -335,6 +355,60 @@ mod run {
                 }
                 None => error,
             }
+        }
+
+        /// The statement with the table that has the unknown column.
+        fn joined(
+            &self,
+            statement: &str,
+            message: &str,
+            aliases: &[(Alias, String)],
+        ) -> Result<Option<Repair>, ExtractError> {
+            let sidecar = &self.stored.listed().sidecar;
+            let Some(column) = unknown_column(message) else { return Ok(None) };
+            if sidecar.tables.is_empty() || !has_records(self.stored) || !self.with.is_empty() {
+                return Ok(None);
+            }
+            let main = FieldPaths::read(self.stored, records_offset(self.stored)?)?;
+            let path = sidecar.envelope.as_ref().map(records_path).unwrap_or_default();
+            let names = ["results".to_owned()].into_iter().chain(path.last().cloned()).collect();
+            let mut tables = vec![JoinTable { names, fields: main }];
+            for (table, part) in sidecar.table_parts() {
+                let fields = FieldPaths::read(&*self.stored.part(part)?, 0)?;
+                tables.push(JoinTable { names: vec![table.name.clone()], fields });
+            }
+            for (alias, name) in aliases {
+                let table = tables.iter_mut().find(|table| table.names.contains(name));
+                if let Some(table) = table {
+                    table.names.push(alias.as_str().to_owned());
+                }
+            }
+            Ok(join(&tables, statement, column))
+        }
+
+        /// The statement with the unknown column read from the lines of a text, if any has it.
+        fn line_column(
+            &self,
+            fields: &FieldPaths,
+            data: &SqlData,
+            statement: &str,
+            message: &str,
+        ) -> Option<Repair> {
+            let SqlData::Lines(records) = data else { return None };
+            let column = unknown_column(message).filter(|_| fields.are_lines())?;
+            let lines = records.split(|byte| *byte == b'\n');
+            let text = |line: &[u8]| serde_json::from_slice::<Map<String, Value>>(line).ok();
+            let texts: Vec<String> = lines
+                .filter(|line| !line.is_empty())
+                .take(FORMAT_LINES)
+                .filter_map(|line| Some(text(line)?.get("text")?.as_str()?.to_owned()))
+                .collect();
+            let format = LineFormat::read(texts.iter().map(String::as_str));
+            line_column(format, statement, column).into_iter().find(|repair| {
+                let (_, expression) = &repair.change;
+                let probe = format!("SELECT 1 FROM results WHERE {expression} IS NOT NULL LIMIT 1");
+                self.run(&probe, data, &[], &[]).is_ok_and(|answer| answer.given > 0)
+            })
         }
 
         /// A column that resembles none needs a look at the records.

@@ -32,6 +32,7 @@ impl Kinds {
     pub(crate) const BOOLEAN_TEXT: Self = Self(8);
     /// Any other text.
     pub(crate) const TEXT: Self = Self(16);
+    pub(crate) const ARRAY: Self = Self(32);
 
     fn from_json(json: &[u8]) -> Self {
         match json {
@@ -41,6 +42,7 @@ impl Kinds {
             }
             [b'"', ..] => Self::TEXT,
             [b't' | b'f', ..] => Self::BOOLEAN,
+            [b'[', ..] => Self::ARRAY,
             [b'-' | b'0'..=b'9', ..] => Self::NUMBER,
             _ => Self::default(),
         }

@@ -37,6 +37,37 @@ pub(crate) fn after_refusal(filter: &str) -> Option<Repair> {
     None
 }
 
+/// Puts the dot before a field that jq takes for the unknown function of `message`, as in `sort_by(net)`.
+pub(crate) fn without_dot(filter: &str, message: &str, paths: &FieldPaths) -> Option<Repair> {
+    let name = message.strip_prefix("unknown function ")?.strip_suffix("/0")?;
+    if !paths.top().any(|field| field == name) {
+        return None;
+    }
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let text = map_code(filter, |code| {
+        let mut out = String::new();
+        let mut rest = code;
+        while let Some(at) = rest.find(name) {
+            let (before, found) = rest.split_at(at);
+            let behind = &found[name.len()..];
+            out.push_str(before);
+            let is_whole = !out.ends_with(|c: char| is_name(c) || c == '.' || c == '$')
+                && !behind.starts_with(is_name);
+            // The name of a member: `{net: .net}`.
+            let is_key = behind.trim_start().starts_with(':');
+            if is_whole && !is_key {
+                out.push('.');
+            }
+            out.push_str(name);
+            rest = behind;
+        }
+        out.push_str(rest);
+        out
+    });
+    let change = (name.to_owned(), format!(".{name}"));
+    (text != filter).then_some(Repair { text, change })
+}
+
 /// Puts `[]` behind a field that is an array of objects, as in `.labels.name`.
 pub(crate) fn iterate_arrays(filter: &str, paths: &FieldPaths) -> Option<Repair> {
     for path in paths.arrays() {
@@ -367,6 +398,27 @@ mod tests {
             let repair = after_refusal(filter).map(|repair| repair.text);
             assert_eq!(repair.as_deref(), expected, "{filter}");
         }
+    }
+
+    #[test]
+    fn g18_a_field_without_its_dot_gets_it() {
+        let records = b"{\"net\":1,\"country\":\"DE\"}\n";
+        let paths = FieldPaths::read(&Bytes(&records[..]), 0).unwrap();
+        for (filter, name, expected) in [
+            ("sort_by(net) | reverse | first", "net", Some("sort_by(.net) | reverse | first")),
+            (
+                "{net: net, n: .net, $net} | \"net\"",
+                "net",
+                Some("{net: .net, n: .net, $net} | \"net\""),
+            ),
+            ("net_total", "net_total", None),
+            ("map(country)", "net", None),
+        ] {
+            let message = format!("unknown function {name}/0");
+            let repair = without_dot(filter, &message, &paths).map(|repair| repair.text);
+            assert_eq!(repair.as_deref(), expected, "{filter}");
+        }
+        assert_eq!(without_dot("net(1)", "unknown function net/1", &paths), None);
     }
 
     #[test]

@@ -8,12 +8,16 @@ mod comparison;
 mod dialect;
 mod elements;
 mod grouping;
+mod join;
+mod lines;
 mod occurrence;
 mod words;
 
 use super::{FieldPaths, Repair, normalized};
 pub(crate) use comparison::other_type;
 pub(crate) use grouping::group_by;
+pub(crate) use join::{JoinTable, join};
+pub(crate) use lines::{FORMAT_LINES, LineFormat, line_column};
 pub(crate) use occurrence::Occurrences;
 use words::{Clause, Words, replace_name, tokens};
 
@@ -51,8 +55,7 @@ pub(crate) fn before_run(statement: &str) -> Option<Repair> {
 
 /// Corrects `statement`, which SQLite refused with `message`.
 pub(crate) fn repair(paths: &FieldPaths, statement: &str, message: &str) -> Option<Repair> {
-    if let Some(column) = message.strip_prefix("no such column: ") {
-        let column = column.split(" - ").next().unwrap_or(column);
+    if let Some(column) = unknown_column(message) {
         // In double quotes, a value is more likely than a misspelt name.
         let value = column.starts_with('"').then(|| string(statement, column)).flatten();
         return value
@@ -117,8 +120,7 @@ pub(crate) fn with_similar_column(
         let name = keyword_path(statement, word)?;
         return replace_name(statement, name, &nested(name)?, Clause::Replace);
     }
-    let column = message.strip_prefix("no such column: ")?;
-    let column = column.split(" - ").next().unwrap_or(column);
+    let column = unknown_column(message)?;
     let name = column.trim_matches('"');
     let with_word = || {
         let used = tokens(statement);
@@ -128,6 +130,12 @@ pub(crate) fn with_similar_column(
     let first_near = || near.first().map(|name| plain_or_quoted(name));
     let new = nested(name).or_else(with_word).or_else(first_near)?;
     replace_name(statement, column, &new, Clause::Replace)
+}
+
+/// The column that SQLite does not know, by its `message`.
+pub(crate) fn unknown_column(message: &str) -> Option<&str> {
+    let column = message.strip_prefix("no such column: ")?;
+    Some(column.split(" - ").next().unwrap_or(column))
 }
 
 fn plain_or_quoted(name: &str) -> String {

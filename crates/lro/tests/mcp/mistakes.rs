@@ -233,18 +233,19 @@ fn an_empty_answer_says_which_fields_contain_the_strings() {
         assert!(!called.is_error, "{sql}: {called:?}");
         called.text
     };
+    let text = said("SELECT number FROM results WHERE title = 'u1'");
+    let sql = json!("SELECT number FROM results WHERE (\"user\" ->> '$.login') = 'u1'");
+    let note = "\nNote: \"u1\" is a value of \"user.login\" (40 records). Call again with ";
+    let ending = format!("lro_extract(ref=\"{reference}\", sql={sql})\n");
+    assert!(text.contains(&format!("{note}{ending}")), "{text}");
     for (sql, note) in [
-        (
-            "SELECT number FROM results WHERE title = 'u1'",
-            "\"u1\" is a value of \"user.login\" (40 records)",
-        ),
         // A count of zero would be read as "there is none".
         (
             "SELECT count(*) AS n FROM results WHERE state = 'Closed'",
             "\"Closed\" is a value of \"state\" (50 records)",
         ),
         (
-            "SELECT number FROM results WHERE labels = 'bug' AND state IN ('open', 'new')",
+            "SELECT number FROM results WHERE title = 'bug' AND title IN ('open', 'new')",
             "\"bug\" is in \"labels\" (100 records)\nNote: \"open\" is a value of \"state\" (150 records)",
         ),
         (
@@ -299,7 +300,7 @@ fn an_unknown_column_is_answered_with_a_look_at_the_records() {
         .map(|n| format!("2026-11-18 10:00:{:02} ERROR [router] call {n}", n % 60))
         .collect();
     let reference = fixture.store("read_log", &lines.join("\n"));
-    let sql = "SELECT component, count(*) FROM results GROUP BY component";
+    let sql = "SELECT customer, count(*) FROM results GROUP BY customer";
     let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
     let hint = format!(
         "Call again with lro_extract(ref=\"{reference}\", sql=\"SELECT * FROM results LIMIT 3\")"
@@ -308,6 +309,30 @@ fn an_unknown_column_is_answered_with_a_look_at_the_records() {
     let sql = "SELECT * FROM results LIMIT 3";
     let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
     assert!(called.text.contains(r#"{"line":0,"text":"2026-11-18 10:00:00 ERROR"#), "{called:?}");
+    // What a log usually has is offered as a part of its lines.
+    let sql = "SELECT component, level, count(*) FROM results GROUP BY component, level";
+    let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
+    let (_, hint) = called.text.split_once("sql=").unwrap();
+    let corrected: String = serde_json::from_str(hint.trim_end_matches(')')).unwrap();
+    let called = call(&fixture, &reference, "lro_extract", &json!({"sql": corrected}));
+    assert!(!called.is_error && called.text.starts_with("1 of 1 rows."), "{called:?}");
+    assert!(called.text.contains(r#":"router","#) && called.text.contains(r#":"ERROR","#));
+}
+
+/// The first records decide how a comparison is read; a later one may have another type.
+#[test]
+fn g18_a_text_among_arrays_is_compared_as_well() {
+    let fixture = Fixture::new();
+    let filler = "x".repeat(2000);
+    let mut rows: Vec<Value> =
+        (0..300).map(|n| json!({"n": n, "tags": ["a"], "body": filler})).collect();
+    rows[7]["tags"] = json!([{"name": "bug"}]);
+    rows[299]["tags"] = json!("bug");
+    let reference = fixture.store("list", &json!(rows).to_string());
+    let sql = "SELECT n FROM results WHERE tags = 'bug'";
+    let called = call(&fixture, &reference, "lro_extract", &json!({"sql": sql}));
+    assert!(called.text.starts_with("2 of 2 rows."), "{called:?}");
+    assert!(called.text.ends_with("{\"n\":7}\n{\"n\":299}\n"), "{called:?}");
 }
 
 /// Small models set all arguments, and repeat a call that is refused.

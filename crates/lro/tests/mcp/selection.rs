@@ -192,7 +192,14 @@ fn g16_a_read_from_the_end_says_where_it_begins() {
         read(json!({"start": -5})),
         format!("5 of {total} characters.\nNote: from start={}\n \"x\"\n", total - 5)
     );
-    assert!(read(json!({"start": -5, "end": -2})).contains("Omit end"));
+    let hint = read(json!({"start": -5, "end": -2, "unit": "lines"}));
+    assert!(hint.contains("Omit end"), "{hint}");
+    assert!(hint.contains(r#", start=-5, limit=3, unit="lines")"#), "{hint}");
+    assert_eq!(
+        read(json!({"unit": "lines", "start": -5, "limit": 3})).lines().next(),
+        Some("3 of 600 lines. More: start=598.")
+    );
+    assert!(read(json!({"start": 0, "end": -3})).contains(", start=-3)"));
     let records = fixture.store("list_rows", &page().to_string());
     let arguments = json!({"ref": records, "unit": "records", "start": -1});
     let (first, lines) = fixture.ask("read_large_output", &arguments);

@@ -162,7 +162,7 @@ impl Arguments {
                 QueryKind::Sql { statement, with: self.with()?, params: self.params()? }
             }
             (None, None, None, Some(pattern)) => return Ok((self.search(pattern)?, Page::ALL)),
-            (None, None, None, None) => return self.without_query(links),
+            (None, None, None, None) => return self.without_query(address, links),
             (_, filter, statement, pattern) => {
                 // A text is more specific than the number of a recipe.
                 let texts = [("sql", statement), ("query", filter), ("pattern", pattern)];
@@ -196,9 +196,13 @@ impl Arguments {
         Ok((wanted, Page { offset, limit }))
     }
 
-    fn without_query(&mut self, links: bool) -> Result<(QueryKind, Page), ArgumentError> {
+    fn without_query(
+        &mut self,
+        address: &Address,
+        links: bool,
+    ) -> Result<(QueryKind, Page), ArgumentError> {
         let (message, hint) = match self.tool {
-            Tool::Read => return Ok((self.read()?, Page::ALL)),
+            Tool::Read => return Ok((self.read(address)?, Page::ALL)),
             Tool::Extract if links && self.values.is_empty() => {
                 return Ok((QueryKind::Link, Page::ALL));
             }
@@ -241,7 +245,8 @@ impl Arguments {
     }
 
     /// Spec V1.
-    fn read(&mut self) -> Result<QueryKind, ArgumentError> {
+    fn read(&mut self, address: &Address) -> Result<QueryKind, ArgumentError> {
+        let unit = self.text("unit")?.unwrap_or_default().to_ascii_lowercase();
         let tail = self.number("tail")?;
         let start = match (self.offset("start")?, tail) {
             (Some(start), _) => start,
@@ -249,12 +254,7 @@ impl Arguments {
             (None, None) => Offset::FromStart(0),
         };
         let end = match self.offset("end")? {
-            Some(Offset::FromEnd(_)) => {
-                return Err(ArgumentError::new(
-                    "end counts from the start",
-                    "Omit end to read to the end; start=-100 begins 100 units before it.",
-                ));
-            }
+            Some(Offset::FromEnd(end)) => return Err(end_from_the_end(address, start, end, &unit)),
             Some(Offset::FromStart(end)) => Some(end),
             None => None,
         };
@@ -266,7 +266,6 @@ impl Arguments {
                 "start and end count from 0; end is not included.",
             ));
         }
-        let unit = self.text("unit")?.unwrap_or_default().to_ascii_lowercase();
         let unit = match unit.trim_end_matches('s') {
             "" if tail.is_some() => read::ReadUnit::Lines,
             "" | "character" | "char" => read::ReadUnit::Characters,
@@ -446,6 +445,24 @@ impl ArgumentError {
     fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
+}
+
+/// `end` counts from the start: for the last ones it is omitted.
+fn end_from_the_end(address: &Address, start: Offset, end: u64, unit: &str) -> ArgumentError {
+    let reference = json!(address.id().reference().to_string());
+    let range = match start {
+        Offset::FromEnd(start) if start > end => format!("start=-{start}, limit={}", start - end),
+        _ => format!("start=-{end}"),
+    };
+    let unit = match unit {
+        "" => String::new(),
+        unit if unit.len() <= MAX_MESSAGE_CHARS => format!(", unit={}", json!(unit)),
+        _ => String::new(),
+    };
+    ArgumentError::new(
+        "end counts from the start",
+        format!("Omit end. Call again with read_large_output(ref={reference}, {range}{unit})"),
+    )
 }
 
 /// A filter that is an SQL statement, perhaps in a code fence, or the rest of one from `count(*)` on,

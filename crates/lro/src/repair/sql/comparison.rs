@@ -1,4 +1,6 @@
 //! Comparisons with a value of another type, which SQLite accepts and which are never true, or always.
+//!
+//! An array is such a value for every text: `labels = 'bug'` is a question about its elements.
 
 use super::super::{FieldPaths, Kinds, Repair};
 use super::words::Words;
@@ -37,8 +39,8 @@ enum Value<'a> {
     NumberText(&'a str),
     /// A boolean in quotes.
     BooleanText(&'a str),
-    /// Any other text.
-    Text,
+    /// Any other text, in its quotes.
+    Text(&'a str),
     Number(&'a str),
     Boolean(&'a str),
 }
@@ -59,7 +61,8 @@ impl<'a> Comparison<'a> {
         };
         let value = Value::parse(words.get(at + length))?;
         let is_matched = operator == "like";
-        if is_matched != matches!(value, Value::Text) {
+        let is_text = matches!(value, Value::Text(_));
+        if is_matched && !is_text || is_text && !["like", "=", "!="].contains(&operator) {
             return None;
         }
         Some(Self { at: at - 1, end: at + length + 1, operator, value })
@@ -72,7 +75,19 @@ impl<'a> Comparison<'a> {
         let has = |kind: Kinds| kinds.contains(kind);
         let is_text = || has(Kinds::TEXT) || has(Kinds::NUMBER_TEXT) || has(Kinds::BOOLEAN_TEXT);
         let (value, other) = match self.value {
-            Value::Text if name.eq_ignore_ascii_case("line") && fields.are_lines() => {
+            Value::Text(text) if kinds == Kinds::ARRAY && self.operator != "like" => {
+                let not = if self.operator == "=" { "" } else { "NOT " };
+                // Later records may have a plain text, which is no JSON.
+                let json = format!("iif(json_valid({field}), {field}, json_quote({field}))");
+                let new =
+                    format!("{not}EXISTS (SELECT 1 FROM json_tree({json}) WHERE atom = {text})");
+                return Some(words.replaced(self.at, self.end, &new));
+            }
+            Value::Text(_)
+                if self.operator == "like"
+                    && name.eq_ignore_ascii_case("line")
+                    && fields.are_lines() =>
+            {
                 return Some(words.replaced(self.at, self.at + 1, "text"));
             }
             Value::NumberText(number) if has(Kinds::NUMBER) && !is_text() => {
@@ -109,7 +124,7 @@ impl<'a> Value<'a> {
                 text if is_number(text) => Self::NumberText(text),
                 text if is_boolean(text) => Self::BooleanText(text),
                 // A number may match a pattern of digits.
-                text if text.contains(char::is_alphabetic) => Self::Text,
+                text if text.contains(char::is_alphabetic) => Self::Text(word),
                 _ => return None,
             });
         }
@@ -138,7 +153,7 @@ mod tests {
 
     fn repaired(statement: &str) -> Option<String> {
         let records = concat!(
-            r#"{"id":1,"active":true,"code":"1234","flag":"true","name":"x","n":{"a":1}}"#,
+            r#"{"id":1,"active":true,"code":"1234","flag":"true","name":"x","n":{"a":1},"tags":[]}"#,
             "\n",
             r#"{"id":2,"active":null,"code":"9","flag":"false","name":"12","n":{"a":2}}"#,
             "\n"
@@ -158,6 +173,14 @@ mod tests {
             ("… WHERE flag = true", "… WHERE flag IN (true, 'true')"),
             ("… WHERE code = 9", "… WHERE code IN (9, '9')"),
             ("… WHERE name = 12", "… WHERE name IN (12, '12')"),
+            (
+                "… WHERE tags = 'it''s' AND x",
+                "… WHERE EXISTS (SELECT 1 FROM json_tree(iif(json_valid(tags), tags, json_quote(tags))) WHERE atom = 'it''s') AND x",
+            ),
+            (
+                "… WHERE r.tags <> 'bug'",
+                "… WHERE NOT EXISTS (SELECT 1 FROM json_tree(iif(json_valid(r.tags), r.tags, json_quote(r.tags))) WHERE atom = 'bug')",
+            ),
             ("… WHERE code > 100 LIMIT 1", "… WHERE CAST(code AS REAL) > 100 LIMIT 1"),
         ] {
             assert_eq!(repaired(statement).as_deref(), Some(expected), "{statement}");
@@ -169,6 +192,7 @@ mod tests {
         for statement in [
             "… WHERE id = 2 AND active = true AND code = '9' AND flag = 'true'",
             "… WHERE name > 12",
+            "… WHERE name = 'bug' AND tags LIKE '%bug%' AND n = 'bug' AND tags > 'bug'",
             "… WHERE other = '2'",
             "… WHERE id LIKE '2%'",
             "… WHERE code -> 9",

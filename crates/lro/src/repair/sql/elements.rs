@@ -33,17 +33,12 @@ fn is_same(path: &[String], names: &[&str]) -> bool {
 /// The statement with the elements of `array` joined to its only table.
 fn with_elements(statement: &str, array: &[String], alias: &str) -> Option<String> {
     let words = Words::new(statement);
-    let from = words.find(0, &["from"])?;
-    let end = words
-        .find(from + 1, &["where", "group", "order", "limit", "having", ";"])
-        .unwrap_or(words.len());
-    let tables = words.text(from + 1, end);
-    if tables.contains(&format!(" AS {alias}")) {
+    let tables = words.tables()?;
+    let end = tables.end;
+    if words.text(tables.start, end).contains(&format!(" AS {alias}")) {
         return Some(statement.to_owned());
     }
-    // `table`, `table alias` or `table AS alias`.
-    let is_one = end - from <= 4 && !tables.contains([',', '(']) && !words.is(from + 2, "join");
-    if !is_one {
+    if !words.is_one_table(&tables) {
         return None;
     }
     let (first, inner) = array.split_first()?;

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::{FieldPaths, Kinds};
+use super::super::{FieldPaths, Kinds, Repair};
 use super::expression;
 use super::words::Words;
 
@@ -71,6 +71,28 @@ impl<'a> Occurrences<'a> {
             .collect()
     }
 
+    /// The statement with the field that has the string as a value, by the row of the statement: if there
+    /// is one string and one such field.
+    pub(crate) fn with_other_field(&self, statement: &str, row: &str) -> Option<Repair> {
+        let row: Map<String, Value> = serde_json::from_str(row).ok()?;
+        let [string] = self.strings.as_slice() else { return None };
+        let mut having = (0..self.fields.len()).filter(|field| {
+            row.get(&format!("e0.{field}")).and_then(Value::as_u64).unwrap_or(0) > 0
+        });
+        let (_, new) = having.next().map(|field| &self.fields[field])?;
+        if having.next().is_some() {
+            return None;
+        }
+        let words = Words::new(statement);
+        let literal = format!("'{}'", string.replace('\'', "''"));
+        let at = (2..words.len()).find(|at| words.get(*at) == literal && words.is(at - 1, "="))?;
+        // `==` is one more word.
+        let field = if words.is(at - 2, "=") { at.checked_sub(3)? } else { at - 2 };
+        let old = words.get(field);
+        let is_field = old.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '"');
+        (is_field && old != new).then(|| words.replaced(field, field + 1, new))
+    }
+
     /// The fields with the most records, by the numbers whose names begin with `prefix`.
     fn counted(&self, row: &Map<String, Value>, prefix: &str) -> Vec<String> {
         let mut counts: Vec<(u64, &[String])> = Vec::new();
@@ -97,7 +119,8 @@ fn may_contain_text(paths: &FieldPaths, path: &[String]) -> bool {
     let is_text = [Kinds::TEXT, Kinds::NUMBER_TEXT, Kinds::BOOLEAN_TEXT]
         .iter()
         .any(|kind| kinds.contains(*kind));
-    is_text || (path.len() == 1 && kinds == Kinds::default())
+    let is_nested = kinds == Kinds::default() || kinds == Kinds::ARRAY;
+    is_text || (path.len() == 1 && is_nested)
 }
 
 /// The strings behind `=`, `IN` and `LIKE`, without the signs of a pattern at their ends.
@@ -194,6 +217,32 @@ mod tests {
             ),
             "{statement}"
         );
+    }
+
+    #[test]
+    fn g18_a_statement_that_compares_the_wrong_field_gets_the_right_one() {
+        let paths = paths();
+        let corrected = |statement: &str, row: Value| {
+            let counted = Occurrences::new(statement, &paths).unwrap();
+            counted.with_other_field(statement, &row.to_string()).map(|repair| repair.text)
+        };
+        assert_eq!(
+            corrected("SELECT n FROM results WHERE name = 'svc-1' AND n > 0", json!({"e0.0": 1})),
+            Some("SELECT n FROM results WHERE \"_key\" = 'svc-1' AND n > 0".to_owned())
+        );
+        assert_eq!(
+            corrected("SELECT n WHERE \"a b\" == 'ada'", json!({"e0.3": 2, "p0.2": 2})),
+            Some("SELECT n WHERE (\"user\" ->> '$.login') == 'ada'".to_owned())
+        );
+        for (statement, row) in [
+            ("SELECT n WHERE a = 'ab'", json!({"e0.0": 1, "e0.3": 1})),
+            ("SELECT n WHERE a = 'ab'", json!({"p0.0": 1})),
+            ("SELECT n WHERE a = 'ab' AND b = 'cd'", json!({"e0.0": 1})),
+            ("SELECT n WHERE a LIKE 'ab'", json!({"e0.0": 1})),
+            ("SELECT n WHERE lower(a) = 'ab'", json!({"e0.0": 1})),
+        ] {
+            assert_eq!(corrected(statement, row), None, "{statement}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The words of a statement, outside its strings.
 
+use std::ops::Range;
+
 use super::super::{Repair, quoted_end};
 
 /// A statement, divided into words and the white space between them.
@@ -62,6 +64,19 @@ impl<'a> Words<'a> {
             }
         }
         None
+    }
+
+    /// The words of the tables: from the one behind `FROM` up to the next clause.
+    pub(super) fn tables(&self) -> Option<Range<usize>> {
+        let begin = self.find(0, &["from"])? + 1;
+        let clauses = ["where", "group", "order", "limit", "having", ";"];
+        Some(begin..self.find(begin, &clauses).unwrap_or(self.len()))
+    }
+
+    /// Whether these words are one table: `table`, `table alias` or `table AS alias`.
+    pub(super) fn is_one_table(&self, tables: &Range<usize>) -> bool {
+        let text = self.text(tables.start, tables.end);
+        tables.len() <= 3 && !text.contains([',', '(']) && !self.is(tables.start + 1, "join")
     }
 
     /// The first word of `words` from `from` on that is outside parentheses.
