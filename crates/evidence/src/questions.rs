@@ -7,6 +7,7 @@
 mod comparison;
 mod conversation;
 mod mistake;
+mod queue;
 mod samples;
 
 use std::fs;
@@ -24,9 +25,10 @@ use xtask::run_record::{RunRecord, latest_results};
 use self::comparison::{QuestionResults, describe};
 pub use self::conversation::QuestionWorld;
 use self::conversation::{NO_CALLS_LEFT, REMINDER, SYSTEM};
+use self::queue::QuestionQueue;
 pub use self::samples::{QuestionCall, QuestionSample, RightBy};
 use self::samples::{QuestionSettings, SampleFile};
-use crate::agents::endpoint::{EndpointArgs, EndpointError, EndpointFactory};
+use crate::agents::endpoint::{EndpointArgs, EndpointFactory};
 use crate::corpora::sha256;
 use crate::prices::{PRICES_FILE, PriceTable, RunPlan};
 use crate::tokens;
@@ -38,8 +40,6 @@ const DOCUMENT: &str = "docs/evidence.md";
 const PART: &str = "questions";
 /// The names of the records begin with this; the label of the program follows.
 const RECORD: &str = "evidence-questions-";
-/// The questions in a row that an endpoint may fail to answer before the run ends.
-const MAX_FAILURES: usize = 2;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
@@ -56,6 +56,9 @@ pub struct QuestionsArgs {
     /// Calls that the model has for a question
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
     max_calls: usize,
+    /// Conversations at the same time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    parallel: usize,
     #[command(flatten)]
     endpoint: EndpointArgs,
 }
@@ -84,39 +87,29 @@ pub fn run(repository: &Repository, args: &QuestionsArgs, key: Option<String>) -
     let server = build_server(repository)?;
     let chosen = choose(&batteries, args.questions);
     let sandbox = TempDir::new()?;
-    let mut world = QuestionWorld::start(&program, &server, sandbox.path(), &batteries)?;
-    let todo: Vec<_> = chosen.iter().filter(|chosen| samples.find(chosen).is_none()).collect();
-    output::progress(estimate(&mut world, &factory, &todo, args)?);
+    let todo: Vec<_> =
+        chosen.iter().filter(|chosen| samples.find(chosen).is_none()).copied().collect();
+    let start = |n: usize| {
+        let directory = sandbox.path().join(n.to_string());
+        fs::create_dir(&directory)?;
+        QuestionWorld::start(&program, &server, &directory, &batteries)
+    };
+    let mut worlds = (0..args.parallel.clamp(1, todo.len().max(1)))
+        .map(start)
+        .collect::<Result<Vec<QuestionWorld>>>()?;
+    output::progress(estimate(&mut worlds[0], &factory, &todo, args)?);
     let command = format!(
         "cargo evidence questions --program FILE --label {} --endpoint URL --model {} --calls {} \
-         --max-calls {} --max-output-tokens {}",
+         --max-calls {} --max-output-tokens {} --parallel {}",
         args.label,
         args.endpoint.model,
         args.endpoint.calls.name(),
         args.max_calls,
-        args.endpoint.max_output_tokens
+        args.endpoint.max_output_tokens,
+        args.parallel
     );
     let record = RunRecord::begin(repository, &format!("{RECORD}{}", args.label), &command)?;
-    let mut failures = 0;
-    for (n, chosen) in todo.iter().enumerate() {
-        let at =
-            format!("{} of {}: {}, {}", n + 1, todo.len(), chosen.battery.kind, chosen.question.id);
-        let sample = match world.ask(chosen, &factory, args.max_calls) {
-            Ok(sample) => sample,
-            // The question is asked again when the run is repeated.
-            Err(error) if failures < MAX_FAILURES && is_endpoint_failure(&error) => {
-                output::progress(format_args!("{at}: {error:#}"));
-                failures += 1;
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        failures = 0;
-        let outcome = if sample.by.is_some() { "right" } else { "wrong" };
-        let (calls, seconds) = (sample.calls.len(), sample.elapsed_millis / 1000);
-        output::progress(format_args!("{at}: {outcome} after {calls} calls, {seconds} s"));
-        samples.add(sample)?;
-    }
+    QuestionQueue::new(todo, &mut samples).ask_all(&mut worlds, &factory, args.max_calls)?;
     let caption = record.caption();
     let results = QuestionResults::new(&args.label, settings.clone(), caption, &chosen, &samples);
     let missing = chosen.len() - results.total();
@@ -200,7 +193,7 @@ fn choose(batteries: &[Battery], most: usize) -> Vec<ChosenQuestion<'_>> {
 fn estimate(
     world: &mut QuestionWorld,
     factory: &EndpointFactory,
-    todo: &[&ChosenQuestion<'_>],
+    todo: &[ChosenQuestion<'_>],
     args: &QuestionsArgs,
 ) -> Result<String> {
     let prompt = match todo.first() {
@@ -218,10 +211,6 @@ fn estimate(
         output_tokens: 100,
     };
     Ok(plan.estimate(factory.price()).to_string())
-}
-
-fn is_endpoint_failure(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(EndpointError::Failed { .. }))
 }
 
 /// The latest results of all programs that were asked with these settings, by label.
@@ -304,7 +293,7 @@ mod tests {
             timeout: 10,
         };
         let (program, label) = (PathBuf::new(), "today".to_owned());
-        QuestionsArgs { program, label, questions: 60, max_calls: 3, endpoint }
+        QuestionsArgs { program, label, questions: 60, max_calls: 3, parallel: 1, endpoint }
     }
 
     #[test]

@@ -89,9 +89,7 @@ fn render(samples: &[ScoredSample], context: &ReportContext) -> RenderedReport {
     let model_attempts = attempts.filter(|sample| !sample.is_scripted);
     let models = model_attempts.scored();
     let scripts = attempts.filter(|sample| sample.is_scripted).scored();
-    // Where no model was run, the tables of behaviour show what the worlds and the program do.
-    let right_scripts = right_scripts(&scripts);
-    let agents = if models.is_empty() { &right_scripts } else { &models };
+    let agents = &with_right_scripts(&models, &scripts);
     let record_tokens = RecordTokens::measure(&attempts.scored());
     let parts = vec![
         ("evidence not run", not_run::render(&context.planned, &model_attempts)),
@@ -112,6 +110,15 @@ fn render(samples: &[ScoredSample], context: &ReportContext) -> RenderedReport {
         ("evidence hypotheses", context.registration.table(&models)),
     ];
     RenderedReport { parts, figures: figures::draw(&models, &scripts, &record_tokens) }
+}
+
+/// The samples in the tables of behaviour. Where no model ran the first suite, those of scripts show what the
+/// worlds and the program do.
+fn with_right_scripts<'a>(models: &SampleGroup<'a>, scripts: &SampleGroup<'a>) -> SampleGroup<'a> {
+    if models.0.iter().any(|sample| sample.id.suite == STRATEGIES_SUITE) {
+        return models.clone();
+    }
+    SampleGroup([right_scripts(scripts).0.as_slice(), &models.0].concat())
 }
 
 /// The samples of scripted agents in the first suite that show what a condition costs: those of agents
@@ -206,10 +213,21 @@ mod tests {
             }
         }
         let set = fixture::samples(transcripts);
-        let kept = right_scripts(&SampleGroup(set.iter().collect()));
-        let kept: Vec<_> =
-            kept.0.iter().map(|sample| (&*sample.id.agent, &*sample.id.suite)).collect();
-        assert_eq!(kept, [("oracle", "e1"), ("oracle", "e1")]);
+        let scripts = SampleGroup(set.iter().collect());
+        let shown = |models: &[ScoredSample]| {
+            let kept = with_right_scripts(&SampleGroup(models.iter().collect()), &scripts);
+            let names =
+                kept.0.iter().map(|sample| format!("{} {}", sample.id.agent, sample.id.suite));
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&[]), ["oracle e1", "oracle e1"]);
+        let of_model = |suite: &str| {
+            let mut transcript = fixture::transcript("s2-c1", 0);
+            transcript.sample.suite = suite.to_owned();
+            fixture::samples([transcript])
+        };
+        assert_eq!(shown(&of_model("e4")), ["oracle e1", "oracle e1", "model e4"]);
+        assert_eq!(shown(&of_model("e1")), ["model e1"]);
     }
 
     #[test]

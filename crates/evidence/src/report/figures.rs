@@ -1,6 +1,6 @@
 //! The figures: F1 accuracy, F2 tokens with the break-even, F3 ablations, F4 thresholds, F5 calls.
 //!
-//! They show models if there are any, and scripted agents otherwise; the titles say so.
+//! Each shows models if there are samples of them, and scripted agents otherwise; the titles say so.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +41,16 @@ pub(super) fn draw(
     record_tokens: &RecordTokens,
 ) -> Vec<Figure> {
     let record_tokens = record_tokens.get(CorpusKind::Memories);
-    let (samples, agents) =
-        if models.is_empty() { (scripted, "scripted agents") } else { (models, "models") };
+    let shown = |of_models: &SampleGroup<'_>| {
+        if of_models.is_empty() { (scripted, "scripted agents") } else { (models, "models") }
+    };
+    let (samples, agents) = shown(&lookups(models));
+    let (with_ablation, agents_with_ablation) = shown(models);
     let figure = |file, svg| Figure { file, svg };
     vec![
         figure("f1-accuracy.svg", accuracy(samples, agents)),
         figure("f2-tokens.svg", tokens(samples, agents, record_tokens)),
-        figure("f3-ablation.svg", ablations(samples, agents)),
+        figure("f3-ablation.svg", ablations(with_ablation, agents_with_ablation)),
         figure("f4-thresholds.svg", thresholds(samples, agents, record_tokens)),
         figure("f5-calls.svg", calls(samples, agents)),
     ]
