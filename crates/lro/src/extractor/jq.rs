@@ -51,10 +51,8 @@ mod run {
         Owned, Text, has_records, is_json, line_records, original_document, original_text,
         read_all, records_path, selected_text, source, text_records,
     };
-    use crate::repair::{FieldPaths, Repair, jq, normalized};
-
-    /// The mistakes in one filter that are corrected.
-    const MAX_REPAIRS: usize = 4;
+    use crate::repair::jq::{self, MAX_REPAIRS};
+    use crate::repair::{FieldPaths, Repair, normalized};
 
     /// A run of a filter, with corrections.
     pub(super) struct JqRun<'a> {

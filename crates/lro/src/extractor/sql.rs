@@ -115,15 +115,16 @@ mod run {
             let mut statement = statement.to_owned();
             let mut aliases: Vec<(Alias, String)> = Vec::new();
             let mut notes = Vec::new();
-            while notes.len() < MAX_REPAIRS
-                && let Some(repair) = self.before_run(&data, &statement)?
-            {
-                notes.push(repair.note());
-                statement = repair.text;
-            }
             // The error that a guess answers: the caller decides whether the guess is right.
             let mut guessed: Option<ExtractError> = None;
             loop {
+                // Again with each corrected name: only now is the type of its field known.
+                while notes.len() < MAX_REPAIRS
+                    && let Some(repair) = self.before_run(&data, &statement)?
+                {
+                    notes.push(repair.note());
+                    statement = repair.text;
+                }
                 let error = match self.run(&statement, &data, &aliases, &further) {
                     Ok(answer) => {
                         let Some(error) = guessed else {

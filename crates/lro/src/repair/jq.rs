@@ -2,15 +2,36 @@
 
 mod comparison;
 mod field_case;
+mod match_operator;
+mod pipe;
 
 use super::{FieldPaths, Repair};
 pub(crate) use comparison::other_type;
 pub(crate) use field_case::same_fields;
 
+/// The mistakes in one filter that are corrected.
+pub(crate) const MAX_REPAIRS: usize = 4;
+
 /// Corrects mistakes that jq accepts with another meaning: the command around the filter, `=` in a
-/// condition, and a comma between arguments.
+/// condition, a comma between arguments, and a pipe beside `and`. `=~` is not accepted; without it, `=`
+/// is an assignment.
 pub(crate) fn before_run(filter: &str) -> Option<Repair> {
-    without_command(filter).or_else(|| comparison(filter)).or_else(|| flags(filter))
+    without_command(filter)
+        .or_else(|| match_operator::repair(filter))
+        .or_else(|| comparison(filter))
+        .or_else(|| flags(filter))
+        .or_else(|| pipe::in_condition(filter))
+}
+
+/// The filter without the mistakes that [`before_run`] corrects, for a hint.
+pub(crate) fn corrected(mut filter: String) -> String {
+    for _ in 0..MAX_REPAIRS {
+        match before_run(&filter) {
+            Some(repair) => filter = repair.text,
+            None => break,
+        }
+    }
+    filter
 }
 
 /// Corrects mistakes that jq refuses: operators and quotes of other languages, and commas between
@@ -245,8 +266,8 @@ fn comparison(filter: &str) -> Option<Repair> {
                 text.push(c);
                 let before = at.checked_sub(1).map(|i| bytes[i]);
                 let behind = bytes.get(at + 1);
-                let joins =
-                    before.is_some_and(|b| b"=!<>|+-*/%".contains(&b)) || behind == Some(&b'=');
+                let joins = before.is_some_and(|b| b"=!<>|+-*/%".contains(&b))
+                    || matches!(behind, Some(b'=' | b'~'));
                 if c == '=' && !joins {
                     text.push('=');
                 }
@@ -380,6 +401,12 @@ mod tests {
             ("-r .name", Some(".name")),
             ("'.name'", Some(".name")),
             ("-1 | . + 2", None),
+            ("select(.a =~ /x/i)", Some("select((.a | test(\"x\"; \"i\")))")),
+            ("select(.a =~ $x)", None),
+            (
+                "select(.n >= 2 and .a | test(\"x\"))",
+                Some("select(.n >= 2 and (.a | test(\"x\")))"),
+            ),
         ] {
             let repair = before_run(filter).map(|repair| repair.text);
             assert_eq!(repair.as_deref(), expected, "{filter}");

@@ -48,6 +48,7 @@ fn g18_sql_of_other_dialects_and_wrong_names_is_understood() {
         ("SELECT count(*) AS n FROM results WHERE title ~ '^Issue 19'", r#"{"n":11}"#),
         ("SELECT count(*) AS n FROM results WHERE user_login = 'u1'", r#"{"n":40}"#),
         ("SELECT count(*) AS n FROM results WHERE created LIKE '2026-01%'", r#"{"n":23}"#),
+        ("SELECT count(*) AS n FROM results WHERE label = 'bug'", r#"{"n":100}"#),
         ("SELECT count(*) AS n FROM results WHERE user.login = 'u1'", r#"{"n":40}"#),
         ("SELECT count(*) AS n FROM results r WHERE r.user.login = 'u1'", r#"{"n":40}"#),
         (
@@ -97,6 +98,8 @@ fn g18_filters_for_the_array_or_the_document_are_understood() {
         ("select(.number == 198 && .state == \"open\") | .title", "\"Issue 198\""),
         ("select(.title == 'Issue 3') | .number", "3"),
         ("select(.title | test(\"ISSUE 42$\", \"i\")) | .number", "42"),
+        ("select(.title =~ /issue 42$/i) | .number", "42"),
+        ("select(.number >= 40 and .title | test(\"Issue 4[2-9]$\")) | .number", "49"),
         ("jq -r 'select(.number == 4) | .title'", "\"Issue 4\""),
         ("select(.number == 6) | .labels.name", "\"bug\""),
         ("select(.number == 8) | [.number, .state] | @csv", "\"8,\\\"closed\\\"\""),
@@ -367,6 +370,11 @@ fn mutually_exclusive_arguments_are_answered_with_a_call_that_has_one_of_them() 
             r#"sql="SELECT count(*) FROM results""#,
         ),
         (json!({"query": "length", "pattern": "Issue \"7\""}), r#"query="length""#),
+        // A hint contains no mistake that is corrected in a call.
+        (
+            json!({"recipe": 1, "query": "select(.number >= 3 and .title | test('x'))", "pattern": "x"}),
+            r#"query="select(.number >= 3 and (.title | test('x')))""#,
+        ),
     ] {
         let called = call(&fixture, &reference, "lro_extract", &arguments);
         let hint = format!(

@@ -165,6 +165,8 @@ impl Arguments {
             (None, None, None, None) => return self.without_query(address, links),
             (_, filter, statement, pattern) => {
                 // A text is more specific than the number of a recipe.
+                #[cfg(feature = "jq")]
+                let filter = filter.map(crate::repair::jq::corrected);
                 let texts = [("sql", statement), ("query", filter), ("pattern", pattern)];
                 let call = texts.into_iter().find_map(|(name, text)| {
                     let text = json!(text?).to_string();
