@@ -331,13 +331,4 @@ mod tests {
         let third = super::settings(&program, &[battery("a", 2)], &args).unwrap();
         assert!(!second.is_comparable(&third));
     }
-
-    #[test]
-    fn only_failures_of_the_endpoint_are_asked_again() {
-        let failed = EndpointError::Failed { message: String::new() };
-        assert!(is_endpoint_failure(&failed.into()));
-        let limit = EndpointError::SpendingLimit { message: String::new() };
-        assert!(!is_endpoint_failure(&limit.into()));
-        assert!(!is_endpoint_failure(&anyhow!("another error")));
-    }
 }

@@ -99,9 +99,12 @@ impl<'a> QuestionQueue<'a> {
     }
 
     fn may_continue_after(&self, error: &anyhow::Error) -> bool {
-        matches!(error.downcast_ref(), Some(EndpointError::Failed { .. }))
-            && self.failures.fetch_add(1, Ordering::Relaxed) < MAX_FAILURES
+        is_endpoint_failure(error) && self.failures.fetch_add(1, Ordering::Relaxed) < MAX_FAILURES
     }
+}
+
+fn is_endpoint_failure(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(EndpointError::Failed { .. }))
 }
 
 #[cfg(test)]
@@ -157,5 +160,14 @@ mod tests {
         // Two before the third, and two more before the one that ends the run.
         assert_eq!(world, [6]);
         assert!(file.find(&chosen[2]).is_some() && file.find(&chosen[3]).is_none());
+    }
+
+    #[test]
+    fn only_failures_of_the_endpoint_are_asked_again() {
+        let failed = EndpointError::Failed { message: String::new() };
+        assert!(is_endpoint_failure(&failed.into()));
+        let limit = EndpointError::SpendingLimit { message: String::new() };
+        assert!(!is_endpoint_failure(&limit.into()));
+        assert!(!is_endpoint_failure(&anyhow!("another error")));
     }
 }
