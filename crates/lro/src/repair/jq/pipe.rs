@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::super::Repair;
 use super::{closing, string_end};
 
-/// Functions that fail for a boolean.
-const TEXT_FUNCTIONS: [&str; 7] =
-    ["test", "match", "contains", "startswith", "endswith", "ascii_downcase", "ascii_upcase"];
+/// Functions whose input is a text. With a text as its argument, `contains` is another.
+const TEXT_FUNCTIONS: [&str; 6] =
+    ["test", "match", "startswith", "endswith", "ascii_downcase", "ascii_upcase"];
 
 /// Puts parentheses around the pipes in the first condition of `select(…)` that fails without them: what
 /// `and` and `or` return has no text, and a text has no fields.
@@ -109,7 +109,8 @@ fn is_path(text: &str) -> bool {
 fn is_text_function(text: &str) -> bool {
     let text = text.trim_start();
     let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
-    TEXT_FUNCTIONS.contains(&&text[..end])
+    let (name, rest) = text.split_at(end);
+    TEXT_FUNCTIONS.contains(&name) || (name == "contains" && rest.starts_with("(\""))
 }
 
 #[cfg(test)]
@@ -132,6 +133,7 @@ mod tests {
             ("\"select(.a and .b | test(1))\"", None),
             // These have a meaning.
             ("select(.a and .b | not)", None),
+            ("select(.user | contains({login: \"a\"}) and .active)", None),
             ("select(.a | test(\"x\") and test(\"y\"))", None),
             ("select(.a == 1 and (.b | test(\"x\")))", None),
             ("select(.b | test(\"x\"))", None),
