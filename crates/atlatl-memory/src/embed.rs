@@ -175,7 +175,8 @@ pub enum EmbedError {
     Unreachable {
         /// What happened.
         why: String,
-        /// The error of the network, if there is one.
+        /// The error of the network, or the shortened message of the endpoint. It is untrusted text, and
+        /// may quote the texts that it was sent.
         source: Option<Cause>,
         /// The delay that the endpoint asked for (`Retry-After`), if it did.
         retry_after: Option<Duration>,
@@ -204,6 +205,9 @@ pub enum EmbedError {
         /// The error of the system or the library, if there is one.
         source: Option<Cause>,
     },
+    /// The endpoint failed a moment ago and is not called. The same call may succeed later.
+    #[error("the embedding endpoint failed recently and is not called for a while")]
+    CircuitOpen,
     /// The local model is still being loaded. The same call may succeed later.
     #[error("the embedding model is still loading")]
     Loading,

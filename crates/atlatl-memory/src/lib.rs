@@ -30,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod author;
 mod blocking;
 mod capture;
 #[cfg(feature = "contract")]
@@ -43,6 +44,7 @@ mod search;
 mod sqlite;
 mod store;
 
+pub use author::{with_author, with_current_author};
 pub use blocking::{WorkGuard, with_work_guard};
 pub use capture::{CaptureService, MemoryIdSeed};
 pub use embed::{
@@ -52,10 +54,11 @@ pub use embed::{
 pub use listing::{Filter, ListPosition, MemoryPage, Order, UnknownOrder};
 #[cfg(feature = "postgres")]
 pub use postgres::{
-    ConnectionSharing, DatabaseInfo, DatabaseTimeSink, EmbeddingBacklog, Finish, KeySummary,
-    MIN_SHARED_CONNECTIONS, NewKey, PasswordSource, PlainText, Postgres, PostgresOptions,
-    PostgresStore, PreparedStatements, Registry, StoredKey, TenantLimits, TenantRecord,
-    TenantSummary,
+    ConnectionSharing, DailyUsage, DatabaseInfo, DatabaseTimeSink, EmbeddingBacklog, Erasure,
+    ErasureBatch, ErasureId, ErasureRequest, ErasureStep, ErasureWorker, Finish, KeySummary,
+    MIN_SHARED_CONNECTIONS, NewKey, PasswordSource, PlainText, PoolStatus, Postgres,
+    PostgresOptions, PostgresStore, PreparedStatements, Registry, StoredKey, TenantLimits,
+    TenantRecord, TenantSummary, TenantUse, TransactionSink,
 };
 #[cfg(all(feature = "postgres", feature = "contract"))]
 pub use postgres::{RecordedStatement, RecordedValue, record_statements};

@@ -15,6 +15,7 @@ mod credentials;
 mod crud;
 mod database;
 mod embedding_queue;
+mod erasure;
 mod fair_queue;
 mod filter_values;
 mod finish;
@@ -38,6 +39,7 @@ mod session;
 mod statement_recorder;
 mod tls;
 mod units;
+mod usage;
 mod vector_index;
 mod vectors;
 
@@ -53,11 +55,16 @@ pub use self::database::DatabaseInfo;
 use self::database::{Database, with_vectors};
 pub use self::embedding_queue::EmbeddingBacklog;
 use self::embedding_queue::{PostgresQueue, QueueState};
+pub use self::erasure::{
+    Erasure, ErasureBatch, ErasureId, ErasureRequest, ErasureStep, ErasureWorker,
+};
 use self::fair_queue::QueueName;
 pub use self::finish::Finish;
 pub use self::options::{
     ConnectionSharing, DatabaseTimeSink, MIN_SHARED_CONNECTIONS, PlainText, PostgresOptions,
+    TransactionSink,
 };
+pub use self::pool::PoolStatus;
 use self::pool::{Pool, read_transaction, write_transaction};
 pub use self::pooler::PreparedStatements;
 use self::recall::LexicalQuery;
@@ -68,6 +75,7 @@ use self::search::Condition;
 use self::session::Access;
 #[cfg(feature = "contract")]
 pub use self::statement_recorder::{RecordedStatement, RecordedValue, record_statements};
+pub use self::usage::{DailyUsage, TenantUse};
 use self::vector_index::IndexSearch;
 use self::vectors::{IndexSupport, Lookup, QueryVector, VectorStorage};
 use super::listing::{Filter, ListPosition, MemoryPage, Order};
@@ -104,6 +112,11 @@ impl Postgres {
     /// Checks the schema and the role, unless that was done already.
     pub async fn verify(&self) -> Result<(), StoreError> {
         self.0.verified(QueueName::Readiness).await.map(drop)
+    }
+
+    /// Returns how many connections are in use.
+    pub fn pool_status(&self) -> PoolStatus {
+        self.0.pool_status()
     }
 
     /// Checks whether the database answers now. The check does not wait for other transactions.
@@ -480,10 +493,28 @@ impl MemoryStore for PostgresStore {
 
     async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError> {
         let tenant = &self.tenant;
+        // Every server does this; one without tenants has no other task that could.
+        while matches!(Postgres(Arc::clone(&self.database)).fold_usage().await, Ok(1..)) {}
         write_transaction!(self.pool().await?, &tenant.name, |db| maintenance::expire(
             db, tenant, now, limit
         )
         .await)
+    }
+
+    async fn retire(
+        &self,
+        before: DateTime<Utc>,
+        limit: usize,
+    ) -> Result<Vec<MemoryId>, StoreError> {
+        let tenant = &self.tenant;
+        write_transaction!(self.pool().await?, &tenant.name, |db| usage::retire(
+            db, tenant, before, limit
+        )
+        .await)
+    }
+
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        self.count_bytes().await
     }
 
     async fn repair(&self) -> Result<RepairReport, StoreError> {

@@ -162,6 +162,21 @@ pub trait MemoryStore: Send + Sync {
     /// Deletes expired memories, at most `limit`, and returns their ids.
     async fn expire(&self, now: DateTime<Utc>, limit: usize) -> Result<Vec<MemoryId>, StoreError>;
 
+    /// Deletes memories that were not changed since `before`, at most `limit`, and returns their ids. A
+    /// store without retention deletes none.
+    async fn retire(
+        &self,
+        _before: DateTime<Utc>,
+        _limit: usize,
+    ) -> Result<Vec<MemoryId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the bytes of all memories, if the store counts them.
+    async fn stored_bytes(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
     /// Finds and repairs index inconsistencies: memories that an index lacks, and index entries
     /// without a memory.
     async fn repair(&self) -> Result<RepairReport, StoreError>;

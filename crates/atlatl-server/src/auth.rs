@@ -1,9 +1,10 @@
 //! Authentication and authorization: principals, scopes, API keys, access tokens and rate limits.
 //!
 //! A client sends an API key, of which the server stores a [`KeyRecord`], or an access token of an
-//! authorization server, which [`verify`] checks with the server's [`KeySet`]. Either yields a
-//! [`Principal`]: a tenant, a subject and the granted scopes. Nothing in this module reads a file, the
-//! clock, the environment or the network: randomness, keys and the time are arguments.
+//! authorization server, which [`verify`] checks with the server's [`KeySet`] and maps by its
+//! [`TokenRules`]. Either yields a [`Principal`]: a tenant, a subject and the granted scopes. Nothing
+//! in this module reads a file, the clock, the environment or the network: randomness, keys and the
+//! time are arguments.
 //!
 //! ```
 //! use atlatl_server::auth::{ApiKey, AuthScope, KeyRecord, Scopes, bearer};
@@ -25,10 +26,13 @@
 mod api_key;
 mod authenticator;
 mod bearer;
+mod claims;
 mod issuer;
 mod key_set;
+mod mapping;
 mod principal;
 mod rate_limit;
+mod refusal;
 mod token;
 
 pub use api_key::{ApiKey, KeyRecord};
@@ -36,8 +40,9 @@ pub use authenticator::{ApiKeyLookup, AuthError, Authenticator};
 pub use bearer::{
     AuthorizationError, Challenge, ResourceMetadata, WELL_KNOWN, bearer, metadata_url,
 };
-pub use issuer::{Fetch, Issuer, JwksCache};
+pub use issuer::{Fetch, FetchError, Issuer, JwksCache};
 pub use key_set::{KeySet, KeySetError};
 pub use principal::{AuthScope, Principal, PrincipalError, Scopes, is_tenant};
 pub use rate_limit::{RateLimit, TokenBucket};
-pub use token::{TokenError, TokenRules, verify};
+pub use refusal::{TokenError, TokenRefusal};
+pub use token::{LoginHint, SignatureCheck, SignatureState, TokenReport, TokenRules, verify};

@@ -24,7 +24,7 @@ use crate::limits;
 use crate::server::{Delivery, MemoryServer};
 use crate::tasks::TaskState;
 use crate::tools::Tool;
-use crate::trace::{DELIVERY, RequestSpan, STORE, code};
+use crate::trace::{DELIVERY, RequestSpan, code};
 
 /// How long a client may cache a list, in milliseconds. Tools change only with the program.
 const LIST_TTL_MS: u64 = 60_000;
@@ -265,7 +265,7 @@ impl MemoryServer {
         cancel: &Cancel,
         span: &RequestSpan,
     ) -> Result<Option<ToolOutput>> {
-        let _part = span.part("extract");
+        let _part = span.extract();
         self.0.load_link_key().await;
         let (tools, name, cancel) = (tools.clone(), name.to_owned(), cancel.clone());
         let (arguments, now) = (arguments.map(ToOwned::to_owned), self.0.now());
@@ -390,7 +390,7 @@ async fn in_store_span<T>(
     span: &RequestSpan,
     access: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let part = span.part(STORE);
+    let part = span.store();
     access.await.inspect_err(|failure| part.fail(code(failure)))
 }
 

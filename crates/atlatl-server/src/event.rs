@@ -59,10 +59,25 @@ pub enum ServerEventKind {
     AccessDenied {
         /// The reason.
         reason: &'static str,
+        /// The configured name of the issuer of a refused token.
+        issuer: Option<String>,
         /// The tenant, if it is known.
         tenant: Option<String>,
         /// The subject, if it is known.
         subject: Option<String>,
+    },
+    /// A tenant, or what one of its principals wrote, was erased.
+    ErasureCompleted {
+        /// The tenant.
+        tenant: String,
+        /// What was erased: `tenant` or `subject`.
+        scope: &'static str,
+        /// Who requested it.
+        requested_by: String,
+        /// The number of erased memories.
+        memories: u64,
+        /// The number of erased results.
+        results: u64,
     },
     /// A maintenance task has run.
     CustodialTaskFinished {
@@ -83,6 +98,7 @@ impl ServerEventKind {
             Self::MemoryDeleted { .. } => "MemoryDeleted",
             Self::AccessUsed { .. } => "AccessUsed",
             Self::AccessDenied { .. } => "AccessDenied",
+            Self::ErasureCompleted { .. } => "ErasureCompleted",
             Self::CustodialTaskFinished { .. } => "CustodialTaskFinished",
         }
     }
@@ -113,11 +129,15 @@ impl EventBus {
         self
     }
 
+    /// A new unique id.
+    pub(crate) fn new_id(&self) -> String {
+        id(&(self.clock)())
+    }
+
     /// Publishes an event.
     pub fn publish(&self, correlation: Option<String>, kind: ServerEventKind) {
         let at = (self.clock)();
-        let unix_ms = u64::try_from(at.now.timestamp_millis()).unwrap_or_default();
-        let id = ulid::Ulid::from_parts(unix_ms, at.random).to_string();
+        let id = id(&at);
         // An event that no request caused correlates with itself.
         let correlation = Some(correlation.unwrap_or_else(|| id.clone()));
         let event = ServerEvent { id, time: at.now, source: "atlatl-server", correlation, kind };
@@ -125,6 +145,11 @@ impl EventBus {
             sink.publish(&event);
         }
     }
+}
+
+fn id(seed: &lro::IdSeed) -> String {
+    let unix_ms = u64::try_from(seed.now.timestamp_millis()).unwrap_or_default();
+    ulid::Ulid::from_parts(unix_ms, seed.random).to_string()
 }
 
 /// Events about stored results are published too.

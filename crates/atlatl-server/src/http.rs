@@ -3,14 +3,18 @@
 //! The server keeps no state between requests: state that a client must return is signed and sent
 //! to it.
 
+mod admin;
 mod admission;
 mod api;
 mod extract;
+mod health;
 mod mcp;
 mod metrics;
 mod offload;
 mod problem;
 mod readiness;
+mod refusal_log;
+mod request_log;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,15 +35,18 @@ pub use lro_http::{
 use lro_http::{Guard, Problem, Route, ServeLimits, method_not_allowed, path_not_found};
 use tokio::sync::Semaphore;
 
+use self::admin::{AdminServer, AdminState};
 use self::admission::{Authentication, HttpState, SingleTenant};
 pub use self::admission::{Tenant, Tenants};
-pub use self::metrics::Metrics;
+use self::health::Health;
+pub use self::metrics::{Metrics, PoolUse};
 use super::limits;
 use super::signing::SignedLinks;
 use crate::auth::{Authenticator, Principal};
 use crate::event::EventBus;
+use crate::maintenance::MaintenanceTasks;
 use crate::server::MemoryServer;
-use crate::trace::Tracer;
+use crate::trace::SetParent;
 
 /// The maximum length of a request body: a memory has at most 1 MiB, and escaping makes it six
 /// times longer at worst.
@@ -67,8 +74,12 @@ pub struct HttpOptions {
     pub links: Option<Arc<SignedLinks>>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The tracer, if traces are collected.
-    pub tracer: Option<Arc<dyn Tracer>>,
+    /// Makes the span of a request the child of the client's span, if spans are exported.
+    pub set_parent: Option<SetParent>,
+    /// The listener for probes and Prometheus, which needs no authentication.
+    pub admin: Option<Listener>,
+    /// The version that the admin listener reports.
+    pub version: &'static str,
     /// How long the server keeps answering after it was stopped while it reports that it is not
     /// ready, so that load balancers stop sending requests.
     pub drain: Duration,
@@ -86,7 +97,9 @@ impl Default for HttpOptions {
             spools: None,
             links: None,
             metrics: Arc::default(),
-            tracer: None,
+            set_parent: None,
+            admin: None,
+            version: env!("CARGO_PKG_VERSION"),
             drain: Duration::ZERO,
             connections: MAX_CONNECTIONS,
         }
@@ -98,8 +111,6 @@ impl Default for HttpOptions {
 struct App {
     server: MemoryServer,
     spools: Option<Spools>,
-    metrics: Arc<Metrics>,
-    tracer: Option<Arc<dyn Tracer>>,
     /// The authenticated principal.
     principal: Principal,
     state: HttpState,
@@ -155,17 +166,32 @@ async fn serve(
     let stop = async move {
         stopped.wait().await;
         told.store(true, Ordering::Relaxed);
+        tracing::info!(drain_seconds = drain.as_secs(), "stopping: draining requests");
         tokio::time::sleep(drain).await;
+    };
+    let health = Arc::new(Health::new(Arc::clone(&stopping)));
+    let mut background = MaintenanceTasks::default();
+    let admin = match options.admin {
+        Some(admin) => {
+            background.spawn(Arc::clone(&health).watch(Arc::clone(&tenants)));
+            let metrics = Arc::clone(&options.metrics);
+            Some(AdminServer::start(
+                admin,
+                AdminState { health, metrics, version: options.version },
+            )?)
+        }
+        None => None,
     };
     let state = HttpState {
         tenants,
         authentication,
         metrics: options.metrics,
-        tracer: options.tracer,
+        set_parent: options.set_parent,
         events,
         stopping,
         permits: HttpState::permits(),
         readiness: Arc::default(),
+        refusals: Arc::default(),
         discard: Arc::new(Semaphore::new(1)),
         started_at: Instant::now(),
     };
@@ -173,7 +199,11 @@ async fn serve(
     origins.extend(listener.origin());
     let guard = Guard { hosts: options.allowed_hosts, origins, tokens: None };
     let bounds = ServeLimits::new(options.connections, DRAIN_TIMEOUT);
-    lro_http::serve_async(router(state, &Arc::new(guard)), listener, bounds, stop).await
+    let served =
+        lro_http::serve_async(router(state, &Arc::new(guard)), listener, bounds, stop).await;
+    // Until here it reported that the server shuts down.
+    drop((admin, background));
+    served
 }
 
 /// Every path with its exposure. The router is built from this list.
@@ -219,7 +249,7 @@ fn router(state: HttpState, guard: &Arc<Guard>) -> Router {
     guard
         .layer_origin(asked)
         .layer(from_fn(catch_panic))
-        .layer(from_fn_with_state(Arc::clone(&state.metrics), metrics::record_request))
+        .layer(from_fn_with_state(state.clone(), request_log::record))
         .with_state(state)
 }
 
@@ -233,5 +263,8 @@ async fn blocking<T: Send + 'static>(
 /// Answers 500 if a handler panics, so that the connection and the server continue.
 async fn catch_panic(request: Request, next: Next) -> Response {
     let caught = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    caught.unwrap_or_else(|_| Problem::broken().into_response())
+    caught.unwrap_or_else(|_| {
+        tracing::error!("a request failed with an internal error");
+        Problem::broken().into_response()
+    })
 }

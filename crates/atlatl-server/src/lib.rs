@@ -7,6 +7,7 @@
 pub mod auth;
 mod client;
 mod cursor;
+mod dependency;
 mod dispatch;
 pub mod event;
 mod handshake;
@@ -22,6 +23,7 @@ mod tools;
 pub mod trace;
 
 pub use client::{ClientInfo, Transport};
+pub use dependency::Dependency;
 pub use limits::DatabaseTimeLimit;
 pub use maintenance::MaintenanceTasks;
 pub use server::{MemoryServer, MemoryServerConfig};

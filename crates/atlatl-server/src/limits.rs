@@ -157,6 +157,60 @@ impl MemoryQuota {
     }
 }
 
+/// A limit on the bytes of all memories. A tenant may exceed it by what all servers write within
+/// [`COUNT_TTL`].
+#[derive(Default)]
+pub(crate) struct ByteQuota {
+    state: Mutex<ByteState>,
+    /// Held while the bytes are read, so that concurrent writers read once.
+    reading: AsyncMutex<()>,
+}
+
+#[derive(Default)]
+struct ByteState {
+    max: Option<u64>,
+    /// When the bytes were read, and how many they were.
+    stored: Option<(Instant, u64)>,
+}
+
+impl ByteQuota {
+    fn state(&self) -> MutexGuard<'_, ByteState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the limit.
+    pub(crate) fn set_limit(&self, max: Option<u64>) {
+        *self.state() = ByteState { max, stored: None };
+    }
+
+    /// Fails with the limit if it is reached. `read` is awaited if the last reading is too old; a
+    /// store that does not count bytes has no limit.
+    pub(crate) async fn check(
+        &self,
+        read: impl Future<Output = Result<Option<u64>, StoreError>>,
+    ) -> Result<(), ToolError> {
+        if let Some(checked) = self.check_recent() {
+            return checked;
+        }
+        let _reading = self.reading.lock().await;
+        if let Some(checked) = self.check_recent() {
+            return checked;
+        }
+        let at = Instant::now();
+        let stored = read.await?.unwrap_or_default();
+        self.state().stored = Some((at, stored));
+        self.check_recent().unwrap_or(Ok(()))
+    }
+
+    /// Checks by the last reading. Returns `None` if there is none that is recent.
+    fn check_recent(&self) -> Option<Result<(), ToolError>> {
+        let state = self.state();
+        let Some(max) = state.max else { return Some(Ok(())) };
+        let (_, stored) = state.stored.filter(|(at, _)| at.elapsed() < COUNT_TTL)?;
+        Some(if stored >= max { Err(ToolError::ByteQuotaExceeded(max)) } else { Ok(()) })
+    }
+}
+
 /// A limit on the database time of one tenant.
 ///
 /// The time of a request is known after it was used. A tenant that used more than its budget of a
@@ -211,6 +265,30 @@ mod tests {
 
     fn uncounted() -> impl Future<Output = Result<u64, StoreError>> {
         std::future::poll_fn(|_| unreachable!("there is no limit"))
+    }
+
+    #[tokio::test]
+    async fn g48_the_quota_of_bytes_is_enforced_and_read_now_and_then() {
+        let quota = ByteQuota::default();
+        let reads = std::cell::Cell::new(0);
+        let read = |stored| {
+            let reads = &reads;
+            async move {
+                reads.set(reads.get() + 1);
+                Ok(stored)
+            }
+        };
+        assert!(quota.check(read(Some(9))).await.is_ok());
+        assert_eq!(reads.get(), 0, "there is no limit");
+        quota.set_limit(Some(10));
+        assert!(quota.check(read(Some(9))).await.is_ok());
+        assert!(quota.check(read(Some(11))).await.is_ok());
+        assert_eq!(reads.get(), 1);
+        quota.set_limit(Some(10));
+        let full = quota.check(read(Some(10))).await;
+        assert!(matches!(full, Err(ToolError::ByteQuotaExceeded(10))));
+        quota.set_limit(Some(10));
+        assert!(quota.check(read(None)).await.is_ok(), "a store that does not count");
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
-//! Maintenance tasks: `memory_expiry`, `index_repair`, `vector_index`, `search_index`, and
-//! `offload_cleanup` if all servers share the store of results.
+//! Maintenance tasks: `memory_expiry`, `memory_retention`, `index_repair`, `vector_index`,
+//! `search_index`, and `offload_cleanup` if all servers share the store of results.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,6 +23,10 @@ const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 const INDEX_RUN_LIMIT: Duration = Duration::from_secs(3);
 /// The number of memories deleted per transaction.
 const EXPIRY_BATCH_LEN: usize = 500;
+/// How long a run deletes memories by retention. The next one continues.
+const MAX_RETENTION_RUN: Duration = Duration::from_secs(30);
+/// The longest pause between two batches of it.
+const MAX_RETENTION_PAUSE: Duration = Duration::from_secs(2);
 
 /// The maintenance tasks of a server. They end when this is dropped; a task can be interrupted at any
 /// step.
@@ -36,13 +40,17 @@ impl MaintenanceTasks {
         interval: Duration,
         run: impl Fn() -> F + Send + 'static,
     ) {
-        let task = tokio::spawn(async move {
+        self.spawn(async move {
             loop {
                 let _ = AssertUnwindSafe(run()).catch_unwind().await;
                 tokio::time::sleep(interval).await;
             }
         });
-        self.0.push(task.abort_handle());
+    }
+
+    /// Adds a task that runs until it ends.
+    pub(crate) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.push(tokio::spawn(task).abort_handle());
     }
 }
 
@@ -74,6 +82,7 @@ impl MemoryServer {
     /// have no tasks of their own.
     pub async fn tidy(&self) {
         memory_expiry(self.clone()).await;
+        memory_retention(self.clone()).await;
         index_repair(self.clone()).await;
         search_index(self.clone()).await;
         vector_index(self.clone()).await;
@@ -104,7 +113,18 @@ impl MemoryServer {
         if !matches!(self.0.store.lease(task, now, now + lease).await, Ok(true)) {
             return;
         }
-        let acted_on = run.await.ok();
+        let acted_on = match run.await {
+            Ok(number) => {
+                if number > 0 {
+                    tracing::debug!(task, items = number, "maintenance task finished");
+                }
+                Some(number)
+            }
+            Err(error) => {
+                tracing::warn!(task, error = %error, "maintenance task failed; retrying");
+                None
+            }
+        };
         self.0.events.publish(None, ServerEventKind::CustodialTaskFinished { task, acted_on });
     }
 }
@@ -147,6 +167,29 @@ async fn memory_expiry(server: MemoryServer) {
         }
     };
     server.run_leased("memory_expiry", HOUR, expire).await;
+}
+
+/// Deletes memories that were not changed for longer than the retention of their tenant.
+async fn memory_retention(server: MemoryServer) {
+    let Some(retention) = server.0.retention() else { return };
+    let retire = async {
+        let (mut removed, begun) = (0, Instant::now());
+        loop {
+            let before = (server.0.clock)().now - retention;
+            let batch = Instant::now();
+            let gone = server.0.store.retire(before, EXPIRY_BATCH_LEN).await?;
+            for id in &gone {
+                server.0.events.publish(None, ServerEventKind::MemoryDeleted { id: id.clone() });
+            }
+            removed += gone.len() as u64;
+            if gone.is_empty() || begun.elapsed() > MAX_RETENTION_RUN {
+                return Ok(removed);
+            }
+            // Most of the database's time belongs to requests.
+            tokio::time::sleep(batch.elapsed().min(MAX_RETENTION_PAUSE)).await;
+        }
+    };
+    server.run_leased("memory_retention", HOUR, retire).await;
 }
 
 /// Repairs inconsistent indexes.

@@ -1,18 +1,18 @@
 //! The memory server and its configuration.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use atlatl_memory::{
     BackfillQueue, CaptureService, Embedder, EmbeddingBackfill, Filter, MemoryStore,
     PromptIntegration, RecallService, SearchService, StoreError, TokenEstimator,
 };
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use lro::IdSeed;
 use lro::mcp::{Interceptor, Tools};
 
 use super::client::{ClientInfo, Transport};
-use super::limits::MemoryQuota;
+use super::limits::{ByteQuota, MemoryQuota};
 use crate::event::EventBus;
 use crate::signing::{SignedLinks, Signer, StoreSigner};
 use crate::tasks::{TaskSlots, Tasks};
@@ -104,6 +104,9 @@ pub(crate) struct ServerInner {
     signer: StoreSigner,
     pub(crate) tasks: Tasks,
     pub(crate) quota: MemoryQuota,
+    pub(crate) byte_quota: ByteQuota,
+    /// How long a memory is kept after its last change; `None` for ever.
+    retention: Mutex<Option<TimeDelta>>,
     pub(crate) version: String,
 }
 
@@ -150,6 +153,8 @@ impl MemoryServer {
             signer,
             tasks: Tasks::new(TASK_AFTER, config.task_slots),
             quota: MemoryQuota::default(),
+            byte_quota: ByteQuota::default(),
+            retention: Mutex::default(),
             version: config.version,
             store: config.store,
         }))
@@ -158,6 +163,16 @@ impl MemoryServer {
     /// Limits the number of memories from now on; `None` for no limit.
     pub fn bound(&self, memories: Option<u64>) {
         self.0.quota.set_limit(memories);
+    }
+
+    /// Limits the bytes of all memories from now on, if the store counts them; `None` for no limit.
+    pub fn bound_bytes(&self, bytes: Option<u64>) {
+        self.0.byte_quota.set_limit(bytes);
+    }
+
+    /// Sets how long a memory is kept after its last change; `None` for ever.
+    pub fn set_retention(&self, retention: Option<TimeDelta>) {
+        *self.0.retention.lock().unwrap_or_else(PoisonError::into_inner) = retention;
     }
 }
 
@@ -175,8 +190,14 @@ impl ServerInner {
         }
     }
 
+    /// Returns how long a memory is kept after its last change.
+    pub(crate) fn retention(&self) -> Option<TimeDelta> {
+        *self.retention.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reserves quota for one memory.
     pub(crate) async fn reserve_memory(&self) -> Result<(), ToolError> {
+        self.byte_quota.check(self.store.stored_bytes()).await?;
         let mut any = Filter::default();
         any.status = None;
         self.quota.take(self.store.count(&any, self.now())).await

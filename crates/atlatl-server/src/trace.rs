@@ -1,23 +1,24 @@
-//! Tracing of requests: spans, attributes, and W3C Trace Context.
+//! The record of a request: its span, its outcome, and W3C Trace Context.
 //!
-//! Names, keys and values are static strings or numbers by type, so that no text of a client, a
-//! memory or a file can become part of a span. A [`Tracer`] collects the spans.
+//! Names and values of a span are static strings or numbers by type, so that no text of a client, a memory
+//! or a file can become part of it.
 //!
 //! A `traceparent` comes from outside: anything but the exact form is ignored.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use chrono::{DateTime, Utc};
 use lro::mcp::Tools;
 use lro_wire::{
     HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, JsonRpcError,
     METHOD_NOT_FOUND, MISSING_CAPABILITY, Message, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
+use tracing::field::Empty;
+use tracing::{Span, info_span};
 
 use super::tools::Tool;
 
-/// The name of the span around store access.
-pub(crate) const STORE: &str = "store";
+/// The target of the spans and lines of requests.
+pub const TARGET: &str = "atlatl::request";
 /// The attribute with the form of delivery.
 pub(crate) const DELIVERY: &str = "atlatl.delivery";
 /// OpenTelemetry's placeholder for an unknown value.
@@ -28,35 +29,52 @@ const MAX_TRACESTATE_LEN: usize = 512;
 const TRACEPARENT_LEN: usize = 55;
 const MAX_TRACEPARENT_LEN: usize = 256;
 
-/// Starts spans.
-///
-/// # Contract
-/// Neither a tracer nor a span may block, since requests wait for it.
-pub trait Tracer: Send + Sync {
-    /// Starts the span of a request, as a child of `parent` if the client has a span.
-    fn request(&self, name: RequestName, parent: Option<&TraceParent>) -> Arc<dyn Span>;
+/// Makes a span the child of a client's span. The program sets it if it exports spans.
+pub type SetParent = fn(&Span, &TraceParent);
+
+/// What the log and the metrics say of a request, as far as its handlers know it.
+#[derive(Debug, Default)]
+pub(crate) struct RequestFacts {
+    /// The id of the request.
+    pub(crate) id: OnceLock<String>,
+    pub(crate) tenant: OnceLock<String>,
+    pub(crate) tool: OnceLock<&'static str>,
+    pub(crate) outcome: OnceLock<&'static str>,
 }
 
-/// A span. It ends with its last owner, unless it was ended before.
-///
-/// # Contract
-/// The first value of a key is kept. Attributes of an ended span are dropped; child spans may still be
-/// started.
-pub trait Span: Send + Sync {
-    /// Starts a child span, at `began` if that is given.
-    fn part(&self, name: &'static str, began: Option<DateTime<Utc>>) -> Arc<dyn Span>;
-    /// Sets an attribute.
-    fn say(&self, key: &'static str, value: AttrValue);
-    /// Marks the span as failed, with an error class.
-    fn fail(&self, class: &'static str);
-    /// Ends the span.
-    fn end(&self);
+/// The name of a request: its method, and the tool if it calls a known one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RequestName {
+    /// The method, or `_OTHER` for an unknown one.
+    method: &'static str,
+    tool: Option<&'static str>,
+}
+
+impl RequestName {
+    fn from_message(message: &Message<'_>) -> Self {
+        let method = method(message.method.as_deref().unwrap_or_default());
+        let called = (method == "tools/call").then(|| lro_wire::meta::tool(message)).flatten();
+        Self { method, tool: called.and_then(|name| tool(&name)) }
+    }
+}
+
+/// The span of a request or of a part of it. Cheap to clone. It ends with its last clone.
+#[derive(Clone)]
+pub(crate) struct RequestSpan {
+    span: Span,
+    facts: Arc<RequestFacts>,
+    /// The attributes that are set: the first value of each is kept.
+    recorded: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Default for RequestSpan {
+    fn default() -> Self {
+        Self { span: Span::none(), facts: Arc::default(), recorded: Arc::default() }
+    }
 }
 
 /// The value of an attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AttrValue {
+pub(crate) enum AttrValue {
     /// A static string.
     Word(&'static str),
     /// A number.
@@ -75,78 +93,106 @@ impl From<u64> for AttrValue {
     }
 }
 
-/// The name of a request: its method, and the tool if it calls a known one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RequestName {
-    /// The method, or `_OTHER` for an unknown one.
-    pub method: &'static str,
-    /// The tool.
-    pub tool: Option<&'static str>,
-}
-
-impl RequestName {
-    fn from_message(message: &Message<'_>) -> Self {
-        let method = method(message.method.as_deref().unwrap_or_default());
-        let called = (method == "tools/call").then(|| lro_wire::meta::tool(message)).flatten();
-        Self { method, tool: called.and_then(|name| tool(&name)) }
-    }
-}
-
-/// The span of a request, if traces are collected. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct RequestSpan(Option<Arc<dyn Span>>);
-
 impl RequestSpan {
-    /// Starts the span of `message`. `parent` is evaluated only if traces are collected.
+    /// Starts the span of `message`. `parent` is evaluated only if spans are exported.
     pub(crate) fn request(
-        tracer: Option<&Arc<dyn Tracer>>,
+        set_parent: Option<SetParent>,
+        facts: &Arc<RequestFacts>,
         message: &Message<'_>,
         parent: impl FnOnce() -> Option<TraceParent>,
     ) -> Self {
-        let Some(tracer) = tracer else { return Self(None) };
         let name = RequestName::from_message(message);
-        let span = Self(Some(tracer.request(name, parent().as_ref())));
-        span.say("rpc.system.name", "jsonrpc");
-        span.say("mcp.method.name", name.method);
-        if let Some(tool) = name.tool {
-            span.say("gen_ai.tool.name", tool);
+        let _ = facts.tool.set(name.tool.unwrap_or(name.method));
+        let span = info_span!(
+            target: TARGET,
+            "request",
+            otel.name = Empty,
+            otel.kind = "server",
+            otel.status_code = Empty,
+            rpc.system.name = "jsonrpc",
+            rpc.response.status_code = Empty,
+            mcp.method.name = name.method,
+            gen_ai.tool.name = name.tool,
+            "error.type" = Empty,
+            atlatl.era = Empty,
+            atlatl.delivery = Empty,
+            atlatl.result.count = Empty,
+            atlatl.result.total_matches = Empty,
+        );
+        if !span.is_disabled() {
+            match name.tool {
+                Some(tool) => span.record("otel.name", format!("{} {tool}", name.method).as_str()),
+                None => span.record("otel.name", name.method),
+            };
+            if let Some(set_parent) = set_parent
+                && let Some(parent) = parent()
+            {
+                set_parent(&span, &parent);
+            }
         }
-        span
+        Self { span, facts: Arc::clone(facts), recorded: Arc::default() }
     }
 
-    /// Starts a child span, which ends on drop.
-    pub(crate) fn part(&self, name: &'static str) -> Self {
-        Self(self.0.as_ref().map(|span| span.part(name, None)))
+    /// Starts the child span around access to the store, which ends on drop.
+    pub(crate) fn store(&self) -> Self {
+        let span = info_span!(
+            target: TARGET,
+            parent: &self.span,
+            "store",
+            otel.status_code = Empty,
+            "error.type" = Empty
+        );
+        self.part(span)
     }
 
-    /// Starts a child span that began at `began`.
-    pub(crate) fn part_since(&self, name: &'static str, began: DateTime<Utc>) -> Self {
-        Self(self.0.as_ref().map(|span| span.part(name, Some(began))))
+    /// Starts the child span around the decision on a result and its storage.
+    pub(crate) fn intercept(&self) -> Self {
+        let span = info_span!(
+            target: TARGET,
+            parent: &self.span,
+            "intercept",
+            otel.status_code = Empty,
+            "error.type" = Empty
+        );
+        self.part(span)
     }
 
+    /// Starts the child span around a query of a stored result.
+    pub(crate) fn extract(&self) -> Self {
+        self.part(info_span!(target: TARGET, parent: &self.span, "extract"))
+    }
+
+    /// A failure of a part is not yet one of the request.
+    fn part(&self, span: Span) -> Self {
+        let span = if self.span.is_disabled() { Span::none() } else { span };
+        Self { span, facts: Arc::default(), recorded: Arc::default() }
+    }
+
+    /// Sets an attribute, unless it has a value.
     pub(crate) fn say(&self, key: &'static str, value: impl Into<AttrValue>) {
-        if let Some(span) = &self.0 {
-            span.say(key, value.into());
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.contains(&key) {
+            return;
         }
+        recorded.push(key);
+        match value.into() {
+            AttrValue::Word(word) => self.span.record(key, word),
+            AttrValue::Count(count) => self.span.record(key, count),
+        };
     }
 
+    /// Marks the span as failed, with an error class.
     pub(crate) fn fail(&self, class: &'static str) {
-        if let Some(span) = &self.0 {
-            span.fail(class);
-        }
+        // The first one is kept.
+        let _ = self.facts.outcome.set(class);
+        self.say("error.type", class);
+        self.say("otel.status_code", "ERROR");
     }
 
     /// Marks the request as failed with a protocol error.
     pub(crate) fn refuse(&self, failure: &JsonRpcError) {
         self.say("rpc.response.status_code", code(failure));
         self.fail(code(failure));
-    }
-
-    pub(crate) fn end(&self) {
-        if let Some(span) = &self.0 {
-            span.end();
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use atlatl_server::auth::Fetch;
+use atlatl_server::auth::{Fetch, FetchError, TokenRules};
 use lro_http::{
     BearerError, BearerTokens, ListenError, Listener, SocketError, local_token, user_id,
 };
@@ -23,6 +23,8 @@ use crate::settings::Settings;
 pub(crate) const TOKEN_FILE_PREFIX: &str = "token-file:";
 /// The value in `server.auth` that accepts API keys of the database.
 const API_KEYS: &str = "keys";
+/// The value in `server.auth` that accepts tokens of the issuers in `server.issuers`.
+const ISSUERS: &str = "oauth";
 /// The prefix in `server.auth` that names an authorization server.
 const OAUTH_PREFIX: &str = "oauth:";
 
@@ -51,8 +53,19 @@ pub(crate) enum Auth {
 pub(crate) struct Principals {
     /// Whether API keys of the database are accepted.
     pub(crate) keys: bool,
-    /// The authorization server whose tokens are accepted.
-    pub(crate) issuer: Option<String>,
+    /// The accepted access tokens.
+    pub(crate) tokens: AcceptedTokens,
+}
+
+/// The access tokens that a server accepts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AcceptedTokens {
+    /// None.
+    None,
+    /// Those of the authorization server with this URL, with the tenant in `server.tenant_claim`.
+    OneIssuer(String),
+    /// Those of `server.issuers`.
+    Issuers,
 }
 
 /// A listener with the authentication that its clients need.
@@ -72,7 +85,7 @@ impl HttpEndpoint {
     pub(crate) fn open(address: &str, settings: &Settings) -> Result<Self, Error> {
         let auth = &settings.config.server.auth;
         if !auth.is_empty() {
-            let auth = Auth::parse(auth)?;
+            let auth = Auth::from_settings(settings)?;
             return Ok(Self { listener: listen(address, true)?, auth, local_token: None });
         }
         let listener = listen(address, false)?;
@@ -142,6 +155,33 @@ fn token_path(settings: &Settings) -> Result<PathBuf, Error> {
     local_token(&state.join("atlatl"), random()?).map_err(|error| token_error(&error))
 }
 
+/// The listener of `server.admin.listen`, which needs no authentication.
+pub(crate) fn listen_for_admin(settings: &Settings) -> Result<Option<Listener>, Error> {
+    let address = &settings.config.server.admin.listen;
+    if address.is_empty() {
+        return Ok(None);
+    }
+    listen(address, true).map(Some)
+}
+
+/// The tokens of a file.
+pub(crate) fn read_token_file(path: &Path) -> Result<BearerTokens, Error> {
+    BearerTokens::read(path, random()?).map_err(|error| token_error(&error))
+}
+
+/// Listens on an address whose clients send a token.
+pub(crate) fn listen_with_tokens(address: &str) -> Result<Listener, Error> {
+    listen(address, true)
+}
+
+/// The tokens of the file that `server.auth` names.
+pub(crate) fn read_tokens(settings: &Settings) -> Result<Option<BearerTokens>, Error> {
+    match settings.config.server.auth.strip_prefix(TOKEN_FILE_PREFIX) {
+        Some(path) => read_token_file(Path::new(path)).map(Some),
+        None => Ok(None),
+    }
+}
+
 /// An error of a token file, with the command that fixes it.
 fn token_error(error: &BearerError) -> Error {
     let failure = Error::failure(with_causes(error));
@@ -169,33 +209,78 @@ fn listen(address: &str, has_auth: bool) -> Result<Listener, Error> {
 }
 
 impl Auth {
-    fn parse(auth: &str) -> Result<Self, Error> {
-        if let Some(path) = auth.strip_prefix(TOKEN_FILE_PREFIX) {
+    /// The name of the method, for the log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::SameUser => "same user",
+            Self::Tokens(_) => "tokens",
+            Self::Principals(principals) => match (principals.keys, &principals.tokens) {
+                (true, AcceptedTokens::None) => "keys",
+                (true, _) => "keys, oauth",
+                (false, _) => "oauth",
+            },
+        }
+    }
+
+    fn from_settings(settings: &Settings) -> Result<Self, Error> {
+        if let Some(path) = settings.config.server.auth.strip_prefix(TOKEN_FILE_PREFIX) {
             let tokens = BearerTokens::read(Path::new(path), random()?);
             return tokens.map(Self::Tokens).map_err(|error| token_error(&error));
         }
-        Principals::parse(auth).map(Self::Principals)
+        Principals::from_settings(settings).map(Self::Principals)
     }
 }
 
 impl Principals {
+    /// The credentials that `server.auth` names.
+    pub(crate) fn from_settings(settings: &Settings) -> Result<Self, Error> {
+        let principals = Self::parse(&settings.config.server.auth)?;
+        let issuers = &settings.config.server.issuers;
+        match principals.tokens {
+            AcceptedTokens::Issuers if issuers.is_empty() => {
+                return Err(Error::usage("server.auth: oauth needs issuers in server.issuers")
+                    .with_hint("or name one issuer: server.auth=oauth:https://id.example"));
+            }
+            AcceptedTokens::Issuers => {}
+            AcceptedTokens::None | AcceptedTokens::OneIssuer(_) => {
+                if !issuers.is_empty() {
+                    Output::remark("server.issuers is not used: server.auth does not say oauth");
+                }
+                return Ok(principals);
+            }
+        }
+        if let Some((name, _)) = issuers.iter().find(|(_, issuer)| !is_secure_url(&issuer.url)) {
+            return Err(Error::usage(format!(
+                "server.issuers.{name}.url: expected an https:// URL"
+            ))
+            .with_hint("http:// is for an issuer on this machine, as in http://localhost:8080"));
+        }
+        Ok(principals)
+    }
+
     fn parse(auth: &str) -> Result<Self, Error> {
-        let mut principals = Self { keys: false, issuer: None };
+        let mut principals = Self { keys: false, tokens: AcceptedTokens::None };
         for part in auth.split(',').map(str::trim) {
+            let is_first = principals.tokens == AcceptedTokens::None;
             match part.strip_prefix(OAUTH_PREFIX) {
-                Some(issuer) if principals.issuer.is_none() && is_secure_url(issuer) => {
-                    principals.issuer = Some(issuer.to_owned());
+                Some(issuer) if is_first && is_secure_url(issuer) => {
+                    principals.tokens = AcceptedTokens::OneIssuer(issuer.to_owned());
                 }
                 Some(_) => {
                     return Err(Error::usage("server.auth: oauth: expected one https:// URL")
-                        .with_hint("server.auth=oauth:https://id.example"));
+                        .with_hint(
+                            "server.auth=oauth:https://id.example, or server.auth=oauth with \
+                             several issuers in server.issuers",
+                        ));
                 }
                 None if part == API_KEYS => principals.keys = true,
+                None if part == ISSUERS && is_first => principals.tokens = AcceptedTokens::Issuers,
                 // The message does not quote the value: it may be a token that was put in the wrong
                 // place.
                 None => {
                     return Err(Error::usage(
-                        "server.auth: expected token-file:PATH, keys, oauth:URL or keys,oauth:URL",
+                        "server.auth: expected token-file:PATH, keys, oauth or oauth:URL, or keys \
+                         and one of the latter",
                     )
                     .with_hint(
                         "create keys with `atlatl keys create`; a token file has one token per \
@@ -205,6 +290,23 @@ impl Principals {
             }
         }
         Ok(principals)
+    }
+}
+
+impl AcceptedTokens {
+    /// The rules for the tokens of each issuer. `resource` is the URL of the MCP endpoint, which is the
+    /// audience of tokens unless the issuer has others.
+    pub(crate) fn rules(&self, settings: &Settings, resource: &str) -> Vec<TokenRules> {
+        let server = &settings.config.server;
+        match self {
+            Self::None => Vec::new(),
+            Self::OneIssuer(url) => vec![TokenRules::new(url, [resource], &server.tenant_claim)],
+            Self::Issuers => server
+                .issuers
+                .iter()
+                .map(|(name, issuer)| TokenRules::from_config(name, issuer, resource))
+                .collect(),
+        }
     }
 }
 
@@ -273,15 +375,20 @@ pub(crate) fn agent(timeout: Duration) -> Agent {
 }
 
 impl Fetch for KeySetClient {
-    fn fetch(&self, url: &str) -> Option<String> {
+    fn fetch(&self, url: &str) -> Result<String, FetchError> {
         if !is_secure_url(url) {
-            return None;
+            return Err(FetchError::Failed);
         }
-        let mut response = self.0.get(url).header("Accept", "application/json").call().ok()?;
+        let request = self.0.get(url).header("Accept", "application/json");
+        let mut response = request.call().map_err(|_| FetchError::Failed)?;
+        if response.status().is_client_error() {
+            return Err(FetchError::NotFound);
+        }
         if !response.status().is_success() {
-            return None;
+            return Err(FetchError::Failed);
         }
-        response.body_mut().with_config().limit(MAX_KEY_SET_LEN).read_to_string().ok()
+        let body = response.body_mut().with_config().limit(MAX_KEY_SET_LEN).read_to_string();
+        body.map_err(|_| FetchError::Failed)
     }
 }
 

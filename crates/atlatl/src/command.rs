@@ -4,6 +4,7 @@
 //! [`Command`], and an arm in `run_command`. [`settings`](crate::settings) merges the flags of every
 //! command with the configuration.
 
+pub(crate) mod access;
 pub(crate) mod complete;
 pub(crate) mod config;
 pub(crate) mod db;
@@ -33,6 +34,7 @@ pub(crate) mod uninstall;
 pub(crate) mod watch;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::panic;
 use std::path::PathBuf;
 use std::process::{self, ExitCode};
@@ -265,12 +267,15 @@ pub(crate) enum Command {
     /// number of servers can use it. A single user does not need a database.
     #[command(subcommand, verbatim_doc_comment)]
     Db(db::Command),
-    /// Create, list and remove the tenants of a team's database
+    /// Create, list, erase and remove the tenants of a team's database
     #[command(subcommand)]
     Tenants(tenants::Command),
     /// Create, list and revoke the API keys of tenants
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Explain what access tokens give access to
+    #[command(subcommand)]
+    Access(access::Command),
     /// Print a shell completion script
     #[command(after_long_help = generate::COMPLETIONS_EXAMPLES)]
     Completions(generate::CompletionsArgs),
@@ -340,7 +345,11 @@ fn dispatch(args: &Args, output: &mut Output) -> Result<Status, Error> {
     // A server continues after a request panics, and `run` prints the output of its command. Any other
     // command is one piece of work and ends with a panic; otherwise its threads would wait for each
     // other.
-    if !matches!(command, Command::Serve(_) | Command::Run(_)) {
+    let is_server =
+        matches!(command, Command::Serve(_) | Command::Tenants(tenants::Command::Serve(_)));
+    if is_server {
+        report_panics_without_contents();
+    } else if !matches!(command, Command::Run(_)) {
         abort_on_panic();
     }
     // An agent reads what a hook prints.
@@ -377,8 +386,9 @@ fn run_command(command: &Command, sources: Sources, output: &mut Output) -> Resu
         Command::Watch(args) => watch::run(args, &sources, output),
         Command::Memory(command) => memory::run(command, &sources, output),
         Command::Db(command) => db::run(command, &sources, output),
-        Command::Tenants(command) => tenants::run(command, output),
+        Command::Tenants(command) => tenants::run(command, &sources, output),
         Command::Keys(command) => keys::run(command, output),
+        Command::Access(command) => access::run(command, &sources, output),
         Command::Completions(args) => generate::run_completions(args, output),
         Command::Man(args) => generate::run_man(args, output),
         Command::Trust(args) => trust::run(args, &sources, output),
@@ -398,6 +408,22 @@ fn print_help() -> Status {
         Err(error) => Status::from_clap(&error),
         Ok(_) => Status::Usage,
     }
+}
+
+/// Reports a panic in any thread of a server by its place. The message is left out unless it is a literal, since
+/// others quote values: that of a wrong slice quotes the text.
+fn report_panics_without_contents() {
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let message = panic.payload().downcast_ref::<&'static str>().copied().unwrap_or_default();
+        if tracing::event_enabled!(tracing::Level::ERROR) {
+            tracing::error!(place, panic = message, "internal error");
+        } else {
+            let mut stderr = std::io::stderr();
+            // Nothing is left to report a failure to.
+            let _ = writeln!(stderr, "error: internal error at {place}: {message}");
+        }
+    }));
 }
 
 /// Aborts the process after the report of a panic in any thread.

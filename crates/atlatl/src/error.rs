@@ -3,9 +3,10 @@
 use std::{io, process::ExitCode};
 
 use atlatl_login::{LoginError, Rule};
-use atlatl_memory::{ConnectError, StoreError};
+use atlatl_memory::{ConnectError, EmbedError, StoreError};
 use lro_core::records::PayloadChanged;
 use lro_spool::{Foreign, RemoteKind, SpoolError};
+use mif::MifError;
 
 /// The exit status, as the help documents it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,8 +205,48 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     message
 }
 
+/// [`with_causes`] for the log of a server: without messages that may quote memories.
+pub(crate) fn log_message(error: &(dyn std::error::Error + 'static)) -> String {
+    match error.downcast_ref() {
+        // The message of the endpoint may quote the texts that it was sent.
+        Some(EmbedError::Refused { status, .. }) => {
+            return format!("the embedding endpoint returned status {status}");
+        }
+        Some(error @ EmbedError::Unreachable { .. }) => return error.to_string(),
+        _ => {}
+    }
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    // Why a stored memory is damaged quotes what was found.
+    while let Some(error) = cause.filter(|cause| !cause.is::<MifError>()) {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
+}
+
 impl From<PayloadChanged> for Error {
     fn from(error: PayloadChanged) -> Self {
         Self::failure(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g43_a_log_has_no_message_that_may_quote_a_memory() {
+        let message = "cannot embed \"the code is 7731\"";
+        let refused = EmbedError::Refused { status: 400, message: message.to_owned() };
+        assert_eq!(log_message(&refused), "the embedding endpoint returned status 400");
+        let source = Some(message.into());
+        let why = "status 503".to_owned();
+        let unreachable = EmbedError::Unreachable { why, source, retry_after: None };
+        assert!(with_causes(&unreachable).contains("7731"));
+        let logged = log_message(&unreachable);
+        assert!(logged.ends_with("status 503"), "{logged}");
+        let full = StoreError::Storage("no space left".into());
+        assert_eq!(log_message(&full), with_causes(&full));
     }
 }

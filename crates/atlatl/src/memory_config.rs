@@ -10,13 +10,17 @@ use atlatl_memory::embed::{self, EmbedderChoice};
 use atlatl_memory::{
     BackfillEvent, Embedder, EmbeddingBackfill, MemoryIdSeed, MemoryStore, PasswordSource,
     PlainText, Postgres, PostgresOptions, PreparedStatements, SqliteStore, StoreError,
+    TransactionSink,
 };
 use lro_core::config::{MemoryConfig, PreparedStatementsMode};
 
 use crate::{
-    error::{Error, connect_error, with_causes},
+    error::{Error, connect_error, log_message, with_causes},
     output::{Output, pluralize},
-    settings::Settings,
+    settings::{
+        Settings,
+        secrets::{self, Secret},
+    },
 };
 
 /// The prefix of `memory.store` that names a SQLite file.
@@ -60,13 +64,17 @@ async fn open_at(
 }
 
 /// Opens the store for a server, which starts even if the database is not reachable yet.
-pub(crate) async fn open_for_server(settings: &Settings) -> Result<Arc<dyn MemoryStore>, Error> {
-    let database = match store_location(settings)? {
-        StoreLocation::Database(database) => database,
-        file @ StoreLocation::File(_) => return open_at(file, settings).await,
+pub(crate) async fn open_for_server(
+    settings: &Settings,
+    transactions: TransactionSink,
+) -> Result<(Arc<dyn MemoryStore>, Option<Postgres>), Error> {
+    let Some(mut options) = database_options(settings)? else {
+        return Ok((open_at(store_location(settings)?, settings).await?, None));
     };
+    options.transactions = Some(transactions);
+    let database = Postgres::new(&options)?;
     check_database(&database).await?;
-    tenant(&database, settings)
+    Ok((tenant(&database, settings)?, Some(database)))
 }
 
 /// Checks a database for a server. If it is not reachable yet, prints a note; any other problem is an
@@ -186,13 +194,18 @@ pub(crate) fn user_models(settings: &Settings) -> Option<PathBuf> {
     settings.surroundings().data_dir.as_ref().map(|dir| dir.join("atlatl/models"))
 }
 
+/// A variable of the environment, if it is text.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// Opens an embedder. The API key of an endpoint comes from `OPENAI_API_KEY`, as with other clients
-/// of such endpoints.
+/// of such endpoints, or from the file in `OPENAI_API_KEY_FILE`.
 fn open_embedder(
     choice: &EmbedderChoice,
     query_timeout: Duration,
 ) -> Result<Option<Arc<dyn Embedder>>, Error> {
-    let key = std::env::var("OPENAI_API_KEY").ok().filter(|key| !key.is_empty());
+    let key = secrets::read(["OPENAI_API_KEY", "OPENAI_API_KEY_FILE"], environment)?;
     embed::open_lazily(choice, key, query_timeout).map_err(|error| {
         Error::failure(format!("memory.embedder: {}", with_causes(&error)))
             .with_hint("use --set memory.embedder=none to rank only by words")
@@ -208,7 +221,7 @@ pub(crate) fn start_backfill(
     let report = |event: BackfillEvent<'_>| match event {
         BackfillEvent::Paused { error } => Output::remark(format_args!(
             "memory.embedder: {}: memories are found only by words until it recovers; retrying",
-            with_causes(error)
+            log_message(error)
         )),
         BackfillEvent::Resumed => {
             Output::remark(format_args!("memory.embedder: recovered; embedding continues"));
@@ -217,12 +230,12 @@ pub(crate) fn start_backfill(
             let memories = pluralize(memories, "memory is", "memories are");
             Output::remark(format_args!(
                 "memory.embedder: {memories} stored without a vector: {}",
-                with_causes(error)
+                log_message(error)
             ));
         }
         BackfillEvent::StoreFailed { error } => Output::remark(format_args!(
             "memory.store: {}: embedding is retried",
-            with_causes(error)
+            log_message(error)
         )),
         _ => {}
     };
@@ -264,8 +277,9 @@ pub(crate) fn database_options(settings: &Settings) -> Result<Option<PostgresOpt
         return Ok(None);
     }
     let password = password_source(config)?;
-    let mut options = postgres_options(&config.store, plain_text(config.allow_plain), password)
-        .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
+    let url =
+        DatabaseUrl { name: "memory.store", url: &config.store, allow_plain: ALLOW_PLAIN_KEY };
+    let mut options = postgres_options(&url, plain_text(config.allow_plain), password)?;
     options.connections = usize::try_from(config.connections).unwrap_or(usize::MAX);
     options.prepared_statements = match config.prepared_statements {
         PreparedStatementsMode::On => PreparedStatements::On,
@@ -275,16 +289,41 @@ pub(crate) fn database_options(settings: &Settings) -> Result<Option<PostgresOpt
     Ok(Some(options))
 }
 
+/// Like [`database_options`], for a process that also connects with `--as`: `PGPASSWORD` is for that
+/// URL, so a password of the configuration has precedence.
+pub(crate) fn second_login_options(settings: &Settings) -> Result<Option<PostgresOptions>, Error> {
+    let Some(options) = database_options(settings)? else { return Ok(None) };
+    match password_source(&settings.config.memory)? {
+        PasswordSource::None => Ok(Some(options)),
+        password => Ok(Some(options.as_user(password)?)),
+    }
+}
+
+/// A database URL and where it comes from.
+pub(crate) struct DatabaseUrl<'a> {
+    /// The option or key.
+    pub(crate) name: &'static str,
+    pub(crate) url: &'a str,
+    /// What allows a connection without encryption in this command.
+    pub(crate) allow_plain: &'static str,
+}
+
 /// The connection options for the database at `url`. A URL without a password gets the one of
-/// `PGPASSWORD`, or else of `password`.
+/// `PGPASSWORD` or of the file in `PGPASSWORD_FILE`, or else of `password`.
 pub(crate) fn postgres_options(
-    url: &str,
+    url: &DatabaseUrl<'_>,
     plain_text: PlainText,
     password: PasswordSource,
-) -> Result<PostgresOptions, StoreError> {
-    let variable = std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty());
-    let password = variable.map_or(password, PasswordSource::Text);
-    PostgresOptions::new(url).with_plain_text(plain_text).as_user(password)
+) -> Result<PostgresOptions, Error> {
+    let password = match secrets::find(["PGPASSWORD", "PGPASSWORD_FILE"], environment)? {
+        Some(Secret::Text(text)) => PasswordSource::Text(text),
+        Some(Secret::File(path)) => PasswordSource::File(path),
+        None => password,
+    };
+    PostgresOptions::new(url.url)
+        .with_plain_text(plain_text)
+        .as_user(password)
+        .map_err(|error| invalid_url(url, &error))
 }
 
 /// The source of the password that the configuration names.
@@ -307,15 +346,15 @@ pub(crate) fn plain_text(allowed: bool) -> PlainText {
     if allowed { PlainText::Anywhere } else { PlainText::Local }
 }
 
-/// The error for an invalid URL in the option `name`. `allow_plain` is what allows a connection
-/// without encryption in this command.
-pub(crate) fn invalid_url(name: &str, error: &StoreError, allow_plain: &str) -> Error {
+/// The error for an invalid URL.
+fn invalid_url(url: &DatabaseUrl<'_>, error: &StoreError) -> Error {
     let hint = match error {
         StoreError::PlainText { .. } => format!(
             "remove sslmode, so that the connection is encrypted and the server verified; or, on a \
-             network that you trust, {allow_plain}"
+             network that you trust, {}",
+            url.allow_plain
         ),
         _ => DATABASE_URL_HINT.to_owned(),
     };
-    Error::usage(format!("{name}: {error}")).with_hint(hint)
+    Error::usage(format!("{}: {error}", url.name)).with_hint(hint)
 }

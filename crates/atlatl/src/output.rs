@@ -51,6 +51,9 @@ pub(crate) enum Mode {
 /// Whether the user wants no notes, for code that does not have the command's `Output`.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
+/// Whether notes of such code are lines of the log.
+static LOGGED: AtomicBool = AtomicBool::new(false);
+
 /// The columns below which nothing is laid out: lines wrap there.
 const MIN_WIDTH: usize = 40;
 /// The bytes of a payload that are read and printed at a time.
@@ -249,8 +252,17 @@ impl Output {
         let _ = labelled(&mut self.stderr, HINT, "hint", &text.to_string());
     }
 
+    /// Makes [`remark`](Self::remark) write to the log of the server.
+    pub(crate) fn log_remarks() {
+        LOGGED.store(true, Ordering::Relaxed);
+    }
+
     /// Prints a note from code that does not have the command's `Output`.
     pub(crate) fn remark(text: impl Display) {
+        if LOGGED.load(Ordering::Relaxed) {
+            tracing::info!("{text}");
+            return;
+        }
         if QUIET.load(Ordering::Relaxed) {
             return;
         }

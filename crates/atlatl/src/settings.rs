@@ -17,12 +17,13 @@
 mod file;
 mod overrides;
 mod problem;
+pub(crate) mod secrets;
 mod sources;
 mod trust;
 
 use std::collections::BTreeMap;
 
-use lro_core::config::{Config, ConfigKey, ConfigValueKind, InvalidValue, ProjectUse};
+use lro_core::config::{Config, ConfigKey, InvalidValue, ProjectUse};
 use serde_json::{Map, Value};
 
 pub(crate) use self::file::{FileState, Refusal};
@@ -212,7 +213,7 @@ impl LayerEntries {
     /// Checks and adds the value of a key. A map is split into its entries.
     fn add_value(&mut self, key: &'static ConfigKey, value: Value, origin: Origin) {
         match value {
-            Value::Object(entries) if matches!(key.kind, ConfigValueKind::Policies) => {
+            Value::Object(entries) if key.kind.is_map() => {
                 for (name, value) in entries {
                     self.add_entry(key, name, value, origin.clone());
                 }

@@ -11,16 +11,29 @@ use lro_core::Operation;
 use lro_core::config::ReadableBy;
 use lro_spool::{
     Address, Bucket, DirOnDemand, DirOptions, DirSpool, Foreign, ObjectOptions, ObjectSpool, Quota,
-    Scope, Spool, SpoolError, SweepReport,
+    RequestSink, Scope, Spool, SpoolError, SweepReport,
 };
 use rustix::fs::{Access, access};
 
 use crate::error::{Error, with_causes};
+use crate::settings::secrets::{self, Secret};
 use crate::settings::{Settings, Surroundings};
 
 /// Prefixes of the environment variables that configure an object store client. The client decides
 /// which of the variables it uses.
-const OBJECT_STORE_VARIABLE_PREFIXES: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+const OBJECT_STORE_VARIABLE_PREFIXES: [&str; 4] = ["AWS_", "GOOGLE_", "AZURE_", "GCE_METADATA_"];
+/// The variables that name a file with a secret of an object store, in place of the variable without `_FILE`.
+/// `packages/ops/chart` offers these.
+const OBJECT_STORE_SECRET_FILES: [&str; 8] = [
+    "AWS_ACCESS_KEY_ID_FILE",
+    "AWS_SECRET_ACCESS_KEY_FILE",
+    "AWS_SESSION_TOKEN_FILE",
+    "GOOGLE_SERVICE_ACCOUNT_KEY_FILE",
+    "GOOGLE_BEARER_TOKEN_FILE",
+    "AZURE_STORAGE_ACCOUNT_KEY_FILE",
+    "AZURE_STORAGE_SAS_TOKEN_FILE",
+    "AZURE_CLIENT_SECRET_FILE",
+];
 /// The limit of one request to the object store. It is short because a client waits for the answer.
 const OBJECT_STORE_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -330,30 +343,108 @@ fn absolute(key: &str, dir: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Opens the spool of `memory.tenant` in the object store of `spool.url`, if that is set.
-pub(crate) fn open_object_spool(settings: &Settings) -> Result<Option<ObjectSpool>, Error> {
-    let Some(bucket) = open_bucket(settings)? else { return Ok(None) };
+pub(crate) fn open_object_spool(
+    settings: &Settings,
+    requests: Option<RequestSink>,
+) -> Result<Option<ObjectSpool>, Error> {
+    let Some(bucket) = open_bucket(settings, requests)? else { return Ok(None) };
     let config = &settings.config;
     let spool = ObjectSpool::new(&bucket, &config.memory.tenant, Quota::from(&config.spool));
     spool.map(Some).map_err(|error| invalid_spool_url(&error.to_string()))
 }
 
-/// Opens the object store of `spool.url`, if that is set.
-pub(crate) fn open_bucket(settings: &Settings) -> Result<Option<Bucket>, Error> {
+/// Opens the object store of `spool.url`, if that is set. Its requests are reported to `requests`.
+pub(crate) fn open_bucket(
+    settings: &Settings,
+    requests: Option<RequestSink>,
+) -> Result<Option<Bucket>, Error> {
     let config = &settings.config;
     if config.spool.url.is_empty() {
         return Ok(None);
     }
-    let is_option =
-        |name: &str| OBJECT_STORE_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    let variables = env::vars().filter(|(name, _)| is_option(name));
-    let options = ObjectOptions::new(&settings.surroundings().temp_dir)
+    let variables = object_store_variables(env::vars().collect())?;
+    let mut options = ObjectOptions::new(&settings.surroundings().temp_dir)
         .local(config.spool.max_bytes, config.spool.min_free_bytes)
         .time_limit(OBJECT_STORE_REQUEST_TIMEOUT);
+    if let Some(requests) = requests {
+        options = options.requests(requests);
+    }
     Bucket::from_url(&config.spool.url, variables, options)
         .map(Some)
         .map_err(|error| invalid_spool_url(&with_causes(&error)))
 }
 
+/// The variables for an object store client, with the secrets that are in files.
+fn object_store_variables(all: Vec<(String, String)>) -> Result<Vec<(String, String)>, Error> {
+    let value =
+        |name: &str| all.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+    let mut from_files = Vec::new();
+    for file_name in OBJECT_STORE_SECRET_FILES {
+        let name = secrets::replaced_by(file_name);
+        if let Some(Secret::File(path)) = secrets::find([name, file_name], value)? {
+            from_files.push((name.to_owned(), secrets::read_file(file_name, &path)?));
+        }
+    }
+    let is_option = |name: &str| {
+        OBJECT_STORE_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            && !OBJECT_STORE_SECRET_FILES.contains(&name)
+    };
+    let set = all.into_iter().filter(|(name, _)| is_option(name));
+    Ok(set.chain(from_files).collect())
+}
+
 fn invalid_spool_url(error: &str) -> Error {
     Error::usage(format!("spool.url: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn owned(set: &[(&str, &str)]) -> Vec<(String, String)> {
+        set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn g51_credentials_of_a_bucket_come_from_files_and_other_variables_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "a/secret+key=\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let file = path.to_str().unwrap();
+        let read = object_store_variables(owned(&[
+            ("PATH", "/bin"),
+            ("AWS_REGION", "eu-west-1"),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", ""),
+            ("AWS_SECRET_ACCESS_KEY_FILE", file),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/token"),
+        ]));
+        let expected = owned(&[
+            ("AWS_REGION", "eu-west-1"),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", ""),
+            ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/token"),
+            ("AWS_SECRET_ACCESS_KEY", "a/secret+key="),
+        ]);
+        assert_eq!(read.unwrap(), expected, "the last one applies");
+        let both = [("AWS_SESSION_TOKEN", "s3cret"), ("AWS_SESSION_TOKEN_FILE", file)];
+        let said = object_store_variables(owned(&both)).unwrap_err().message();
+        assert!(said.contains("both set") && !said.contains("s3cret"), "{said}");
+    }
+
+    /// The values of the chart name variables, and the pods have `…_FILE` for each.
+    #[test]
+    fn g51_the_chart_offers_the_files_that_the_program_reads() {
+        let schema =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../packages/ops/chart/values.schema.json");
+        let schema: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(schema).unwrap()).unwrap();
+        let offered = &schema["properties"]["bucket"]["properties"]["secretKeys"]["items"]["enum"];
+        let names = OBJECT_STORE_SECRET_FILES.map(secrets::replaced_by);
+        assert_eq!(offered, &serde_json::json!(names));
+    }
 }

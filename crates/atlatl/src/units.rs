@@ -1,4 +1,4 @@
-//! Durations and numbers of tokens as people type them: `7d`, `90 s`, `5k`.
+//! Durations, numbers of tokens and sizes as people type them: `7d`, `90 s`, `5k`, `10 GB`.
 
 use std::time::Duration;
 
@@ -46,6 +46,21 @@ pub(crate) fn parse_small_count(text: &str) -> Result<u32, String> {
     u32::try_from(parse_count(text)?).map_err(|_| format!("must be at most {}", u32::MAX))
 }
 
+/// Parses a size such as `500MB`, `10G` or `1.5 TB`, in powers of ten. A bare number counts bytes.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let invalid = || "expected a size such as 500MB, 10G or 1.5TB".to_owned();
+    let text = text.trim();
+    let text = text.strip_suffix(['b', 'B']).unwrap_or(text).trim_end();
+    let (count, factor) = match text.strip_suffix(['g', 'G']) {
+        Some(digits) => (parse_count(&format!("{}m", digits.trim_end())), 1000),
+        None => match text.strip_suffix(['t', 'T']) {
+            Some(digits) => (parse_count(&format!("{}m", digits.trim_end())), 1_000_000),
+            None => (parse_count(text), 1),
+        },
+    };
+    count.ok().and_then(|count| count.checked_mul(factor)).ok_or_else(invalid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +76,24 @@ mod tests {
         assert_eq!(seconds("90 s"), Ok(90));
         for invalid in ["", "0", "-1", "d", "7 x", "1e400", "nan"] {
             assert!(seconds(invalid).is_err(), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn g48_sizes_have_units_of_bytes() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("5000", 5000),
+            ("5 B", 5),
+            ("1.5k", 1500),
+            ("500MB", 500_000_000),
+            ("10G", 10_000_000_000),
+            ("1.5 TB", 1_500_000_000_000),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for invalid in ["", "B", "G", "-1", "1.5", "10GiB", "99999999T"] {
+            assert!(parse_bytes(invalid).is_err(), "{invalid}");
         }
     }
 

@@ -8,6 +8,7 @@ mod client;
 mod counters;
 mod database;
 mod embedding;
+mod erasure;
 mod fairness;
 mod goodput;
 mod http_client;
@@ -15,15 +16,18 @@ mod idle;
 mod kill;
 mod lifecycle;
 mod mixed;
+mod outages;
 mod overload;
 mod process;
 mod report;
+mod restart;
 mod services;
 mod state;
 mod tenants;
 mod upgrade;
 mod workload;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -37,11 +41,14 @@ use xtask::repository::{Repository, cache_dir};
 use xtask::run_record::RunRecord;
 
 use self::embedding::EmbeddingArgs;
+use self::erasure::ErasureArgs;
 use self::idle::IdleArgs;
 use self::kill::KillSchedule;
 use self::lifecycle::ClusterSpec;
 use self::mixed::MixedArgs;
+use self::outages::OutagesArgs;
 use self::report::{ClusterReport, Report};
+use self::restart::RestartArgs;
 use self::state::State;
 use self::tenants::Tenants;
 use self::upgrade::UpgradeArgs;
@@ -73,9 +80,18 @@ pub(crate) enum ClusterCommand {
     /// Upgrade servers of an older program one by one under load, verify acknowledged writes, record
     /// it in bench/runs/
     Upgrade(UpgradeArgs),
+    /// Restart servers of a container image one by one under load, with the chart's probes and times,
+    /// record it in bench/runs/
+    Restart(RestartArgs),
     /// Measure CPU time without requests and bytes per memory, also of an older program, record it in
     /// bench/runs/
     Idle(IdleArgs),
+    /// Erase a large tenant with kills, measure the latency of other tenants meanwhile, record it in
+    /// bench/runs/
+    Erasure(ErasureArgs),
+    /// Remove and restore PostgreSQL, the bucket, the embedder and the issuer in turn under load, report
+    /// the log, probes and metrics of each server, record it in bench/runs/
+    Outages(OutagesArgs),
 }
 
 /// The program to measure.
@@ -260,6 +276,17 @@ pub(crate) fn run(
         ClusterCommand::Idle(args) => record(repository, "idle", &args.command_line(), || {
             idle::run(&dir, args.programs.paths(repository)?, args)
         }),
+        ClusterCommand::Erasure(args) => {
+            record(repository, "erasure", &args.command_line(), || {
+                erasure::run(&dir, args.release.program(repository)?, args)
+            })
+        }
+        ClusterCommand::Restart(args) => {
+            record(repository, "restart", &args.command_line(), || {
+                restart::run(repository, &dir, args)
+            })
+        }
+        ClusterCommand::Outages(args) => outages(repository, &dir, args),
         ClusterCommand::Upgrade(args) => {
             record(repository, "upgrade", &args.command_line(), || {
                 upgrade::run(&dir, &args.release.program(repository)?, args)
@@ -271,7 +298,7 @@ pub(crate) fn run(
 fn up(repository: &Repository, dir: &Path, args: &UpArgs) -> Result<State> {
     let atlatl = atlatl(repository, &args.bin)?;
     let (replicas, tenants) = (args.replicas.into(), args.tenants.into());
-    lifecycle::up(dir, &ClusterSpec { atlatl, replicas, tenants, embedder: None })
+    lifecycle::up(dir, &ClusterSpec { atlatl, replicas, tenants, embedder: None, issuer: None })
 }
 
 fn atlatl(repository: &Repository, args: &BinArgs) -> Result<PathBuf> {
@@ -345,7 +372,7 @@ fn overload(repository: &Repository, dir: &Path, args: &OverloadArgs) -> Result<
     record(repository, "overload", &command, || {
         let atlatl = atlatl(repository, bin)?;
         let tenants = (*tenants).into();
-        let spec = ClusterSpec { atlatl, replicas: 1, tenants, embedder: None };
+        let spec = ClusterSpec { atlatl, replicas: 1, tenants, embedder: None, issuer: None };
         lifecycle::with_cluster(dir, &spec, |state| overload::run(state, *seconds))
     })
 }
@@ -357,7 +384,8 @@ fn fairness(repository: &Repository, dir: &Path, args: &FairnessArgs) -> Result<
     let command = format!("cargo loadtest fairness --seconds {seconds} --memories {memories}");
     record(repository, "fairness", &command, || {
         let atlatl = atlatl(repository, bin)?;
-        let spec = ClusterSpec { atlatl, replicas: 1, tenants: fairness::TENANTS, embedder: None };
+        let tenants = fairness::TENANTS;
+        let spec = ClusterSpec { atlatl, replicas: 1, tenants, embedder: None, issuer: None };
         lifecycle::with_cluster(dir, &spec, |state| {
             fairness::run(state, Duration::from_secs(*seconds), *memories)
         })
@@ -373,8 +401,27 @@ fn record<R: ClusterReport>(
 ) -> Result<bool> {
     let record = RunRecord::begin(repository, name, command)?.finish(measure()?);
     output::line(format_args!("wrote {}", record.write(repository)?.display()));
-    output::line(record.results().table());
-    Ok(output::verdict(name, &record.results().findings()))
+    Ok(print_results(name, record.results()))
+}
+
+/// Prints the table and the findings of a measurement; true when there are none.
+fn print_results(name: &str, results: &impl ClusterReport) -> bool {
+    output::line(results.table());
+    output::verdict(name, &results.findings())
+}
+
+/// Measures outages, and writes their record and, if asked for, a page.
+fn outages(repository: &Repository, dir: &Path, args: &OutagesArgs) -> Result<bool> {
+    let record = RunRecord::begin(repository, "outages", &args.command_line())?;
+    let report = outages::run(dir, args.release.program(repository)?, args)?;
+    let record = record.finish(report);
+    output::line(format_args!("wrote {}", record.write(repository)?.display()));
+    if let Some(page) = &args.markdown {
+        let text = record.results().page(&record.caption());
+        fs::write(page, text).with_context(|| format!("{}", page.display()))?;
+        output::line(format_args!("wrote {}", page.display()));
+    }
+    Ok(print_results("outages", record.results()))
 }
 
 fn load_and_kill(state: &mut State, args: &RunArgs) -> Result<Report> {

@@ -18,12 +18,19 @@
 //! # Ok::<(), config::InvalidValues>(())
 //! ```
 
+mod issuer;
 mod key;
 mod key_table;
 mod values;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::issuer::{
+    AudienceClaim, ClaimCondition, ClaimPath, ClaimTest, IssuerConfig, IssuerRule,
+    RESERVED_ISSUER_NAMES, SCOPES,
+};
 pub use self::key::{ConfigKey, ConfigValueKind, InvalidValue, ProjectUse};
 pub use self::key_table::{KEYS, is_section, key, nearest, nearest_section};
 pub use self::values::InvalidValues;
@@ -348,11 +355,55 @@ pub struct ServerConfig {
     pub drain_seconds: u64,
     /// The audit log of changes and rejected requests; empty for none.
     pub audit: String,
-    /// The JWT claim that names the tenant.
+    /// The JWT claim that names the tenant, if `auth` names an issuer.
     pub tenant_claim: String,
+    /// `[server.issuers]`: the issuers of accepted tokens, by name.
+    pub issuers: BTreeMap<String, IssuerConfig>,
     /// The database time that one of many tenants may use on average, in milliseconds per second; 0
     /// for no limit.
     pub database_ms_per_second: u32,
+    /// `[server.admin]`.
+    pub admin: AdminConfig,
+    /// `[server.log]`.
+    pub log: LogConfig,
+}
+
+/// `[server.admin]`: the listener for probes and Prometheus.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct AdminConfig {
+    /// Address and port to listen on; empty for none.
+    pub listen: String,
+}
+
+/// `[server.log]`: the log of a server on standard error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct LogConfig {
+    /// The form of a line.
+    pub format: LogFormat,
+    /// Which lines are written, in the syntax of `RUST_LOG`.
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::default(), level: "info".to_owned() }
+    }
+}
+
+/// The form of a line of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
 }
 
 impl Default for ServerConfig {
@@ -366,7 +417,10 @@ impl Default for ServerConfig {
             drain_seconds: 0,
             audit: String::new(),
             tenant_claim: "tenant".to_owned(),
+            issuers: BTreeMap::new(),
             database_ms_per_second: 0,
+            admin: AdminConfig::default(),
+            log: LogConfig::default(),
         }
     }
 }

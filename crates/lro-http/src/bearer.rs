@@ -8,6 +8,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::{fmt, fs, io};
 
 use base64::Engine as _;
@@ -24,9 +25,12 @@ pub const LOCAL_TOKEN: &str = "token";
 const MIN_TOKEN_LEN: usize = 32;
 
 /// A set of accepted bearer tokens. It stores digests, so that no token can be printed, and compares
-/// them in constant time.
+/// them in constant time. Clones share the set, which can be replaced while the server runs.
 #[derive(Clone)]
-pub struct BearerTokens {
+pub struct BearerTokens(Arc<RwLock<TokenSet>>);
+
+#[derive(Clone)]
+struct TokenSet {
     key: [u8; 32],
     /// Each digest with its line number in the file, from 1.
     digests: Vec<(usize, Vec<u8>)>,
@@ -93,7 +97,10 @@ impl BearerTokens {
         let unreadable = |source| BearerError::Unreadable { path: path.clone(), source };
         // Check the opened file, not the path: the path could change in between.
         let mut opened = File::open(file).map_err(unreadable)?;
-        if opened.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
+        let metadata = opened.metadata().map_err(unreadable)?;
+        // A file of root may be readable by its group, which is how container platforms mount secrets.
+        let others = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+        if metadata.mode() & others != 0 {
             return Err(BearerError::OpenToOthers { path });
         }
         let mut text = String::new();
@@ -111,7 +118,17 @@ impl BearerTokens {
         if digests.is_empty() {
             return Err(BearerError::Empty { path });
         }
-        Ok(Self { key, digests })
+        Ok(Self(Arc::new(RwLock::new(TokenSet { key, digests }))))
+    }
+
+    /// Accepts the tokens of `other` instead.
+    pub fn replace(&self, other: &Self) {
+        let other = other.set().clone();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
+    }
+
+    fn set(&self) -> RwLockReadGuard<'_, TokenSet> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Verifies the value of an `Authorization` header. Returns the line of its token in the file, or
@@ -121,8 +138,9 @@ impl BearerTokens {
         // Only spaces may separate scheme and token.
         let token = token.trim_start_matches(' ');
         // Compare with every digest, so that the time does not reveal which one matches.
-        let line = self.digests.iter().fold(None, |matched, (line, digest)| {
-            let same = mac(&self.key, token).verify_slice(digest).is_ok();
+        let set = self.set();
+        let line = set.digests.iter().fold(None, |matched, (line, digest)| {
+            let same = mac(&set.key, token).verify_slice(digest).is_ok();
             matched.or(same.then_some(*line))
         });
         line.filter(|_| scheme.eq_ignore_ascii_case("bearer"))
@@ -131,7 +149,7 @@ impl BearerTokens {
 
 impl fmt::Debug for BearerTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BearerTokens({})", self.digests.len())
+        write!(f, "BearerTokens({})", self.set().digests.len())
     }
 }
 
@@ -220,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_file_of_tokens_is_its_owners_alone() {
-        for mode in [0o604, 0o640, 0o644, 0o660, 0o602, 0o601, 0o777] {
+        for mode in [0o604, 0o644, 0o660, 0o602, 0o601, 0o777] {
             let refused = read(TOKEN, mode);
             assert!(
                 matches!(refused, Err(BearerError::OpenToOthers { .. })),
@@ -232,6 +250,15 @@ mod tests {
         }
         let nowhere = BearerTokens::read(Path::new("/nowhere/tokens"), [0; 32]);
         assert!(matches!(nowhere, Err(BearerError::Unreadable { .. })));
+    }
+
+    /// Container platforms mount secrets as files of root with a group.
+    #[test]
+    fn g51_the_group_can_read_a_file_of_tokens_of_root_alone() {
+        let is_root = user_id() == 0;
+        for mode in [0o640, 0o440] {
+            assert_eq!(read(TOKEN, mode).is_ok(), is_root, "{mode:o}");
+        }
     }
 
     #[test]

@@ -69,7 +69,9 @@ pub use fs::{
 };
 pub use memory::MemorySpool;
 #[cfg(feature = "object")]
-pub use object::{Bucket, InvalidTenant, ObjectOptions, ObjectSpool};
+pub use object::{
+    Bucket, ErasedResults, InvalidTenant, ObjectOptions, ObjectSpool, RequestSink, ResultEraser,
+};
 pub use output::{OutputRun, OutputRuns, OutputStream, restore_output, restore_stream};
 pub use restore::{
     RestoreError, Section, open_text, records_offset, restore_payload, restore_text,

@@ -25,6 +25,7 @@ mod blocks;
 mod bucket;
 mod digest;
 mod draft;
+mod erase;
 mod index;
 mod key;
 mod local_cache;
@@ -42,12 +43,13 @@ use self::blocks::ObjectReader;
 pub use self::bucket::Bucket;
 use self::bucket::StoreClient;
 use self::draft::ObjectDraft;
+pub use self::erase::{ErasedResults, ResultEraser};
 use self::index::{
     EntryCache, IndexEntry, MAX_ENTRY_BYTES, RemovalReason, StoredEntry, Tombstone, UsageCache,
 };
 pub use self::key::InvalidTenant;
 use self::key::{Keys, Nonce};
-pub use self::options::ObjectOptions;
+pub use self::options::{ObjectOptions, RequestSink};
 use crate::address::Address;
 use crate::error::{Foreign, SpoolError};
 use crate::sidecar::NewResult;

@@ -22,7 +22,15 @@ impl EmbeddingsServer {
     /// # Panics
     /// If there is no loopback interface.
     pub fn start(dimensions: usize, marker: &'static str, delay: Duration) -> Self {
-        let server = HttpServer::start(move |request, stream| {
+        Self::start_at(0, dimensions, marker, delay)
+    }
+
+    /// The same at a port, for an endpoint that was stopped and starts again.
+    ///
+    /// # Panics
+    /// If the port is not free.
+    pub fn start_at(port: u16, dimensions: usize, marker: &'static str, delay: Duration) -> Self {
+        let server = HttpServer::start_at(port, move |request, stream| {
             let texts = texts(request);
             if texts.iter().any(|text| text.contains(marker)) {
                 thread::sleep(delay);

@@ -56,7 +56,18 @@ impl HttpServer {
     pub fn start(
         answer: impl Fn(&ReceivedRequest, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        Self::start_at(0, answer)
+    }
+
+    /// The same at a port, for a server that was stopped and starts again.
+    ///
+    /// # Panics
+    /// If the port is not free.
+    pub fn start_at(
+        port: u16,
+        answer: impl Fn(&ReceivedRequest, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port on loopback");
         let address = listener.local_addr().expect("a bound socket has an address");
         let (requests, stopped) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let connections = Arc::<Mutex<Vec<TcpStream>>>::default();

@@ -15,6 +15,7 @@
 pub mod agents;
 #[cfg(feature = "authority")]
 pub mod authority;
+pub mod cloud_storage;
 pub mod corpus;
 pub mod embeddings;
 pub mod hostile;

@@ -1,9 +1,11 @@
 //! `cargo xtask package`: every package of the program, from one built binary.
 //!
 //! Each is packed by the tool of those who install it: the wheel by maturin, npm packages by npm,
-//! the bundle by mcpb. They are looked for on the path; `.ci/packages` installs them.
+//! the bundle by mcpb. The container image is written here, its list of crates by cargo-cyclonedx. Tools are
+//! looked for on the path; `.ci/packages` installs them.
 
 mod formats;
+mod image;
 mod release;
 
 use std::fs;
@@ -50,6 +52,7 @@ pub(crate) fn run(repository: &Repository, args: &PackageArgs) -> Result<bool> {
         ("wheel", formats::make_wheel),
         ("npm packages", formats::make_npm_packages),
         ("bundle", formats::make_bundle),
+        ("image", image::make_image),
         ("server.json", registry_entry),
     ] {
         let stage = stage.path().join(name);

@@ -103,8 +103,7 @@ impl Embedder for RemoteEmbedder {
 
     fn embed_query(&self, query: &str) -> Result<Vec<f32>, EmbedError> {
         if self.failed_at().is_some_and(|at| at.elapsed() < COOLDOWN) {
-            let why = "recent requests failed".to_owned();
-            return Err(EmbedError::Unreachable { why, source: None, retry_after: None });
+            return Err(EmbedError::CircuitOpen);
         }
         let vector = self.query_client()?.embed_query(query);
         vector.inspect_err(|error| self.record_failure(error))
@@ -122,7 +121,7 @@ mod tests {
         let remote = RemoteEmbedder::open(&endpoint, "m", None).expect("away is no error");
         let began = Instant::now();
         for _ in 0..1000 {
-            assert!(matches!(remote.embed_query("x"), Err(EmbedError::Unreachable { .. })));
+            assert!(matches!(remote.embed_query("x"), Err(EmbedError::CircuitOpen)));
         }
         assert!(began.elapsed() < Duration::from_secs(1));
     }

@@ -213,6 +213,12 @@ pub(super) struct EmbeddingsClient {
     limits: OpenAiLimits,
 }
 
+/// The message of an endpoint, which may quote the texts that it was sent. It is a cause of its own, so that
+/// a log can leave it out.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct EndpointMessage(String);
+
 /// A failed attempt, by whether to retry.
 enum Failure {
     Permanent(EmbedError),
@@ -296,8 +302,9 @@ impl EmbeddingsClient {
         let message = self.message(&body.unwrap_or_default());
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
             let retry_after = response.headers().get(RETRY_AFTER).and_then(parse_retry_after);
-            let why = format!("status {}: {message}", status.as_u16());
-            let error = EmbedError::Unreachable { why, source: None, retry_after };
+            let why = format!("status {}", status.as_u16());
+            let source = (!message.is_empty()).then(|| EndpointMessage(message).into());
+            let error = EmbedError::Unreachable { why, source, retry_after };
             return Failure::Transient(error, retry_after);
         }
         Failure::Permanent(EmbedError::Refused { status: status.as_u16(), message })

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row, Statement};
 
@@ -313,7 +313,34 @@ pub(super) fn to_store_error(error: Error) -> StoreError {
         ref code if ["57P", "08", "28"].iter().any(|class| code.code().starts_with(class)) => {
             StoreError::Unavailable(error.into())
         }
-        _ => StoreError::Engine(error.into()),
+        _ => match error.as_db_error().map(ReportedError::new) {
+            Some(reported) => StoreError::Engine(reported.into()),
+            None => StoreError::Engine(error.into()),
+        },
+    }
+}
+
+/// An error of a statement as the server reported it, without its detail: that quotes rows, as in
+/// `Key (…)=(…) already exists`, and the message is logged.
+#[derive(Debug, thiserror::Error)]
+#[error("{severity}: {message} (SQLSTATE {})", .code.code())]
+pub(super) struct ReportedError {
+    severity: String,
+    message: String,
+    code: SqlState,
+}
+
+impl ReportedError {
+    fn new(error: &DbError) -> Self {
+        let code = error.code().clone();
+        // The messages of data exceptions quote the value.
+        let is_quoting = code.code().starts_with("22");
+        let message = if is_quoting { "data exception" } else { error.message() };
+        Self { severity: error.severity().to_owned(), message: message.to_owned(), code }
+    }
+
+    pub(super) fn code(&self) -> &SqlState {
+        &self.code
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_postgres::error::SqlState;
 
+use super::connection::ReportedError;
 use super::crud::WordsColumn;
 use super::fair_queue::QueueName;
 use super::migrations::{self, NO_TENANT};
 use super::options::PostgresOptions;
-use super::pool::{Pool, read_transaction};
+use super::pool::{Pool, PoolStatus, read_transaction};
 use super::session::{Access, quoted};
 use super::vectors::{IndexSupport, VectorStorage};
 use crate::store::StoreError;
@@ -97,6 +98,10 @@ impl Database {
         Ok(())
     }
 
+    pub(super) fn pool_status(&self) -> PoolStatus {
+        self.pool.status()
+    }
+
     /// Runs a query on the connection that is reserved for this.
     pub(super) async fn ready(&self) -> Result<(), StoreError> {
         let (pool, _) = self.verified(QueueName::Readiness).await?;
@@ -149,7 +154,7 @@ pub(super) fn lacks_table<T>(done: &Result<T, StoreError>) -> bool {
 /// Returns the code of the database's error.
 fn error_code<T>(done: &Result<T, StoreError>) -> Option<&SqlState> {
     let Err(StoreError::Engine(cause)) = done else { return None };
-    cause.downcast_ref::<tokio_postgres::Error>()?.code()
+    cause.downcast_ref::<ReportedError>().map(ReportedError::code)
 }
 
 /// Returns how vectors are stored. The query waits in `queue`.

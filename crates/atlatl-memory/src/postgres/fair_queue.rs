@@ -206,6 +206,14 @@ impl FairQueue {
         }
     }
 
+    /// Returns how many permits are in use, and how many transactions wait.
+    pub(super) fn usage(&self) -> (usize, usize) {
+        let state = self.lock();
+        let all = || state.queues.values();
+        let in_use = all().map(|queue| queue.in_use).sum();
+        (in_use, all().map(|queue| queue.waiters.len()).sum())
+    }
+
     /// Takes a permit back, and passes it on.
     fn release(self: &Arc<Self>, name: &QueueName) {
         let next = {

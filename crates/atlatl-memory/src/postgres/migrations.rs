@@ -5,6 +5,8 @@
 //! that old and new programs run side by side during a rollout. What it replaced is dropped by
 //! [`finish`](super::finish) when no older program is connected any more, which raises the version.
 
+use std::fmt::Write as _;
+use std::iter;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -47,7 +49,7 @@ const HAS_WORDS: &str = "EXISTS (SELECT FROM pg_attribute WHERE attname = 'words
                          AND attrelid = 'atlatl.document'::regclass AND NOT attisdropped)";
 
 /// All migrations. The first has number 1.
-const MIGRATIONS: [Migration; 7] = [
+const MIGRATIONS: [Migration; 10] = [
     Migration {
         name: "0001-memories",
         sql: include_str!("migrations/0001-memories.sql"),
@@ -98,6 +100,24 @@ const MIGRATIONS: [Migration; 7] = [
             drop: include_str!("migrations/0007-finish.sql"),
         }),
     },
+    Migration {
+        name: "0008-erasure",
+        sql: include_str!("migrations/0008-erasure.sql"),
+        oldest: 1,
+        replaced: None,
+    },
+    Migration {
+        name: "0009-usage",
+        sql: include_str!("migrations/0009-usage.sql"),
+        oldest: 1,
+        replaced: None,
+    },
+    Migration {
+        name: "0010-administration",
+        sql: include_str!("migrations/0010-administration.sql"),
+        oldest: 1,
+        replaced: None,
+    },
 ];
 
 /// The number of vectors that are converted per transaction.
@@ -108,6 +128,14 @@ const CONVERSION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Stops writers until the end of the transaction, before they lock anything else: each locks rows of
 /// `memory` first. Otherwise a change of several tables could deadlock with them. Readers go on.
 pub(super) const STOP_WRITERS: &str = "LOCK TABLE atlatl.memory IN EXCLUSIVE MODE";
+
+/// Stops listings of tenants until the end of the transaction.
+const STOP_LISTINGS: &str = "DO $$
+    BEGIN
+        IF to_regclass('atlatl.tenant') IS NOT NULL THEN
+            LOCK TABLE atlatl.tenant IN ACCESS EXCLUSIVE MODE;
+        END IF;
+    END $$";
 
 /// The privileges on a table with rows of tenants.
 const ROWS: &str = "SELECT, INSERT, UPDATE, DELETE";
@@ -146,23 +174,27 @@ pub(super) async fn lock(db: &Session) -> Result<(), StoreError> {
 /// migration waits and finds nothing to do. Then it converts the vectors of older versions, in
 /// batches. Returns the names of what was applied.
 pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, StoreError> {
-    let role = owner.role.clone();
+    let (role, admin_role) = (owner.role.clone(), owner.admin_role.clone());
     let pool = owner_pool(owner)?;
     let wrong = |why: String| StoreError::NotAStore { place: pool.place.clone(), why };
     let applied = write_transaction!(&pool, NO_TENANT, |db| {
         lock(db).await?;
         let exists = "SELECT 1 FROM pg_roles WHERE rolname = $1";
-        if db.query(exists, &[(&role, Type::TEXT)]).await?.is_empty() {
-            let quoted = quoted(&role);
-            return Err(wrong(format!(
-                "role {quoted} does not exist: create it with CREATE ROLE {quoted} LOGIN PASSWORD \
-                 '…'"
-            )));
+        for role in iter::once(&role).chain(&admin_role) {
+            if db.query(exists, &[(role, Type::TEXT)]).await?.is_empty() {
+                let quoted = quoted(role);
+                return Err(wrong(format!(
+                    "role {quoted} does not exist: create it with CREATE ROLE {quoted} LOGIN \
+                     PASSWORD '…'"
+                )));
+            }
         }
         db.batch(MIGRATION_TABLE).await?;
         let Version { current, oldest } = version(db).await?;
         check_compatible(current, oldest).map_err(wrong)?;
         if (1..newest()).contains(&current) {
+            // First, since a listing of tenants may take long, and no writer waits for it then.
+            db.batch(STOP_LISTINGS).await?;
             db.batch(STOP_WRITERS).await?;
         }
         let mut applied = Vec::new();
@@ -194,6 +226,9 @@ pub(super) async fn migrate(owner: &PostgresOptions) -> Result<Vec<String>, Stor
             drop_replaced(db, &unfinished).await?;
         }
         db.batch(&grants(&role)).await?;
+        if let Some(admin_role) = &admin_role {
+            db.batch(&admin_grants(admin_role)).await?;
+        }
         Ok(applied)
     })?;
     convert_vectors(&pool).await?;
@@ -368,7 +403,10 @@ fn grants(role: &str) -> String {
              atlatl.key_of, atlatl.tenant_of, atlatl.tenants_after, atlatl.convert_vectors,
              atlatl.is_converting, atlatl.queue_existing, atlatl.claim_embeddings,
              atlatl.embedding_backlog, atlatl.build_embedding_index, atlatl.drop_retired_index,
-             atlatl.drop_embedding_index TO {role};
+             atlatl.drop_embedding_index, atlatl.claim_erasure, atlatl.erase_some,
+             atlatl.note_erased_results, atlatl.release_erasure, atlatl.stored_usage,
+             atlatl.count_usage, atlatl.fold_usage, atlatl.add_usage, atlatl.note_usage_day,
+             atlatl.tenant_record TO {role};
          SELECT atlatl.admit(format('atlatl.%I', relation), '{ROWS}') FROM atlatl.embedding_index
              WHERE to_regclass('atlatl.' || relation) IS NOT NULL;
          DO $$
@@ -395,4 +433,55 @@ fn grants(role: &str) -> String {
              END IF;
          END $$"
     )
+}
+
+/// The functions of the role that administers tenants.
+const ADMIN_FUNCTIONS: &str = "atlatl.memory_count, atlatl.is_erasing, atlatl.begin_erasure, \
+    atlatl.claim_erasure, atlatl.erase_some, atlatl.note_erased_results, atlatl.release_erasure";
+
+/// Grants a role what it needs to administer tenants: their list, keys, usage and erasures. It reads no
+/// memories. A policy lets it see the rows of all tenants in these tables. The role before loses its
+/// privileges.
+fn admin_grants(role: &str) -> String {
+    let role = quoted(role);
+    // The name of the role as a text, which the cast to `regrole` parses as an identifier.
+    let name = literal(&role);
+    let mut sql = format!(
+        "SET LOCAL lock_timeout = '5s';
+         DO $$
+         DECLARE
+             former text;
+         BEGIN
+             -- The policies name the role before.
+             FOR former IN SELECT DISTINCT r::regrole::text FROM pg_policy p, unnest(p.polroles) AS r
+                 WHERE p.polname = 'admin' AND p.polrelid = 'atlatl.erasure'::regclass
+                     AND r NOT IN (0, {name}::regrole::oid)
+             LOOP
+                 EXECUTE format('REVOKE ALL ON atlatl.tenant, atlatl.access_key, atlatl.erasure,
+                     atlatl.usage_day FROM %s', former);
+                 EXECUTE format('REVOKE ALL ON FUNCTION {ADMIN_FUNCTIONS} FROM %s', former);
+             END LOOP;
+         END $$;
+         GRANT USAGE ON SCHEMA atlatl TO {role};
+         GRANT SELECT ON atlatl.migration TO {role};
+         GRANT SELECT, INSERT, UPDATE ON atlatl.tenant, atlatl.access_key TO {role};
+         GRANT SELECT ON atlatl.erasure, atlatl.usage_day TO {role};
+         GRANT EXECUTE ON FUNCTION {ADMIN_FUNCTIONS} TO {role};"
+    );
+    for table in ["tenant", "access_key", "erasure", "usage_day"] {
+        // A policy that is there already is left alone: changing it waits for all readers of the table.
+        // Writing to a String cannot fail.
+        let _ = write!(
+            sql,
+            "DO $$
+             BEGIN
+                 IF NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = 'atlatl.{table}'::regclass
+                     AND p.polname = 'admin' AND p.polroles = ARRAY[{name}::regrole::oid]) THEN
+                     DROP POLICY IF EXISTS admin ON atlatl.{table};
+                     CREATE POLICY admin ON atlatl.{table} TO {role} USING (true) WITH CHECK (true);
+                 END IF;
+             END $$;"
+        );
+    }
+    sql
 }

@@ -50,6 +50,9 @@ pub enum ConnectionSharing {
 /// Receives the name of a tenant and the time for which a transaction of it had a connection.
 pub type DatabaseTimeSink = Arc<dyn Fn(&str, Duration) + Send + Sync>;
 
+/// Receives the outcome of each transaction and how long it took, failed attempts to begin one included.
+pub type TransactionSink = Arc<dyn Fn(Result<(), &StoreError>, Duration) + Send + Sync>;
+
 /// The connection options of a database.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -62,6 +65,8 @@ pub struct PostgresOptions {
     /// The role that every statement runs as. It owns nothing, and the row-level security policies
     /// apply to it. The user of the URL is this role or a member of it.
     pub role: String,
+    /// The role that a migration lets administer tenants, if there is one. It reads no memories.
+    pub admin_role: Option<String>,
     /// Whether an unencrypted connection is allowed.
     pub plain_text: PlainText,
     /// The maximum number of connections.
@@ -72,6 +77,8 @@ pub struct PostgresOptions {
     pub sharing: ConnectionSharing,
     /// Receives the database time of each transaction of a tenant.
     pub database_time: Option<DatabaseTimeSink>,
+    /// Receives the outcome of each transaction.
+    pub transactions: Option<TransactionSink>,
     /// The number of vectors of a model from which a tenant has a vector index, if pgvector is
     /// installed. Below that all vectors are compared.
     pub index_from: usize,
@@ -91,11 +98,13 @@ impl PostgresOptions {
             url: url.into(),
             password: PasswordSource::None,
             role: "atlatl_app".to_owned(),
+            admin_role: None,
             plain_text: PlainText::Local,
             connections: 8,
             prepared_statements: PreparedStatements::Auto,
             sharing: ConnectionSharing::OneTenant,
             database_time: None,
+            transactions: None,
             index_from: 20_000,
             statement_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -200,6 +209,7 @@ impl fmt::Debug for PostgresOptions {
             .field("place", &self.target().map(|target| target.place).unwrap_or_default())
             .field("password", &self.password)
             .field("role", &self.role)
+            .field("admin_role", &self.admin_role)
             .field("connections", &self.connections)
             .field("prepared_statements", &self.prepared_statements)
             .field("sharing", &self.sharing)

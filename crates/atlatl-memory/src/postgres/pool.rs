@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::connection::Connection;
+use super::connection::{Connection, ReportedError};
 use super::fair_queue::{FairQueue, Requester, Shares};
 use super::migrations::{MIGRATION_TIMEOUT, NO_TENANT};
 use super::options::{PostgresOptions, Target};
@@ -86,6 +86,20 @@ impl Attempts {
 /// A connection of the pool. It is returned on drop.
 pub(super) type PooledConnection = Object<Connector>;
 
+/// How many connections are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStatus {
+    /// The maximum number.
+    pub max: usize,
+    /// The open ones.
+    pub open: usize,
+    /// Those that run a transaction.
+    pub in_use: usize,
+    /// The transactions that wait for one.
+    pub waiting: usize,
+}
+
 /// The connections of a process.
 pub(super) struct Pool {
     connections: managed::Pool<Connector>,
@@ -152,6 +166,7 @@ impl Pool {
             connections: 1,
             statement_timeout: MIGRATION_TIMEOUT,
             database_time: None,
+            transactions: None,
             ..self.options.clone()
         })
     }
@@ -165,11 +180,27 @@ impl Pool {
         let Requester { queue, tenant } = requester;
         let user = self.connections.manager().target.config.get_user();
         let permit = self.queue.acquire(queue, self.options.acquire_timeout).await?;
-        let connection = self.connections.get().await.map_err(to_store_error)?;
+        let began = Instant::now();
+        let connection = self.connections.get().await.map_err(to_store_error);
+        let connection = connection.inspect_err(|error| self.report(Err(error), began))?;
         let kind = connection.pooler().kind();
         let prologue = Prologue::new(tenant, access, &self.options, user, kind);
-        let lease = Lease::new(permit, self.options.database_time.as_ref());
+        let lease = Lease::new(permit, self.options.database_time.as_ref(), began);
         Ok(Session::new(connection, lease, prologue, self.options.statement_timeout))
+    }
+
+    /// Returns how many connections are in use.
+    pub(super) fn status(&self) -> PoolStatus {
+        let connections = self.connections.status();
+        let (in_use, waiting) = self.queue.usage();
+        PoolStatus { max: connections.max_size, open: connections.size, in_use, waiting }
+    }
+
+    /// Reports the outcome of a transaction.
+    fn report(&self, outcome: Result<(), &StoreError>, began: Instant) {
+        if let Some(sink) = &self.options.transactions {
+            sink(outcome, began.elapsed());
+        }
     }
 
     /// Ends a transaction that read. Returns `None` if it has to be repeated.
@@ -185,6 +216,7 @@ impl Pool {
                 return None;
             }
         }
+        self.report(answer.as_ref().map(drop), session.began());
         // Nothing was written, so the end need not be confirmed.
         session.end_without_waiting(end_statement(&answer));
         Some(answer)
@@ -204,9 +236,9 @@ impl Pool {
                 return None;
             }
         }
-        let transaction = session.transaction();
+        let (transaction, began) = (session.transaction(), session.began());
         let ended = session.end(end_statement(&done)).await;
-        Some(match (done, ended) {
+        let done = match (done, ended) {
             (Ok(done), Ok(())) => Ok(done),
             (Ok(_), Err(end)) if end.lost => {
                 Err(self.resolve_lost_commit(&transaction, end.error).await)
@@ -214,7 +246,9 @@ impl Pool {
             (Ok(_), Err(end)) => Err(end.error),
             // Without a connection the database rolls the transaction back.
             (Err(error), _) => Err(error),
-        })
+        };
+        self.report(done.as_ref().map(drop), began);
+        Some(done)
     }
 
     /// Closes the idle connections: if one broke, most likely all did.
@@ -231,7 +265,7 @@ impl Pool {
         let StoreError::Unavailable(cause) = error else { return error };
         let end = Instant::now() + self.options.acquire_timeout.max(self.options.connect_timeout);
         loop {
-            match self.status(transaction).await {
+            match self.transaction_status(transaction).await {
                 Ok(Some(status)) if status == "aborted" => return StoreError::Unavailable(cause),
                 Ok(Some(status)) if status == "committed" => return StoreError::Unsure(cause),
                 // The transaction was never written.
@@ -244,7 +278,7 @@ impl Pool {
         }
     }
 
-    async fn status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
+    async fn transaction_status(&self, transaction: &str) -> Result<Option<String>, StoreError> {
         let session = self.session(NO_TENANT.into(), Access::Keys).await?;
         let sql = "SELECT pg_xact_status($1::xid8)";
         let rows = session.query(sql, &[(&transaction, Type::TEXT)]).await;
@@ -268,8 +302,8 @@ fn end_statement<T>(done: &Result<T, StoreError>) -> &'static str {
 }
 
 fn is_unknown_transaction(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let error = cause.downcast_ref::<tokio_postgres::Error>();
-    error.and_then(tokio_postgres::Error::code) == Some(&SqlState::INVALID_PARAMETER_VALUE)
+    let error = cause.downcast_ref::<ReportedError>();
+    error.map(ReportedError::code) == Some(&SqlState::INVALID_PARAMETER_VALUE)
 }
 
 impl std::fmt::Debug for Pool {

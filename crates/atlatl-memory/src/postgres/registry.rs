@@ -1,5 +1,7 @@
-//! The registry of tenants and API keys: administration by the schema owner, and lookups by
-//! servers.
+//! The registry of tenants and API keys: administration by the schema owner or a role for it, and
+//! lookups by servers.
+
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::Type;
@@ -9,36 +11,16 @@ use super::migrations::NO_TENANT;
 use super::options::PostgresOptions;
 use super::pool::{Pool, read_transaction, write_transaction};
 use super::pooler::PreparedStatements;
-use super::session::{Access, Session};
+use super::session::Access;
 use super::{Postgres, check_name, migrations};
 use crate::store::StoreError;
 
 /// The number of tenant names per query.
 const TENANT_PAGE_LEN: i32 = 500;
 
-/// The tables with rows of a tenant, besides its vector indexes. Some exist only in older schemas, or
-/// only with pgvector.
-const TENANT_TABLES: [&str; 15] = [
-    "vector",
-    "embedding",
-    "document",
-    "memory",
-    "search_document",
-    "search_backlog",
-    "search_statistics",
-    "common_term",
-    "embedding_queue",
-    "embedding_index",
-    "embedding_model",
-    "waiting",
-    "near",
-    "lease",
-    "secret",
-];
-
-/// Administration of tenants and keys by the owner of the schema.
+/// Administration of tenants and keys by the owner of the schema, or by a role that may do only this.
 #[derive(Debug)]
-pub struct Registry(Pool);
+pub struct Registry(Arc<Pool>);
 
 /// A tenant in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +36,8 @@ pub struct TenantSummary {
     pub memories: u64,
     /// The number of usable keys.
     pub keys: u64,
+    /// Whether the tenant is being erased. Then its keys are revoked, and memories decrease.
+    pub is_erasing: bool,
 }
 
 /// A key to store.
@@ -94,7 +78,8 @@ pub struct KeySummary {
 }
 
 impl Registry {
-    /// Opens the registry. The URL names the owner of the database.
+    /// Opens the registry. The URL names the owner of the schema, or a role that a migration lets
+    /// administer tenants.
     pub async fn open(owner: &PostgresOptions) -> Result<Self, StoreError> {
         let own = PostgresOptions {
             role: "none".to_owned(),
@@ -105,33 +90,63 @@ impl Registry {
         };
         let pool = Pool::new(&own)?;
         migrations::check_version(&pool).await?;
-        Ok(Self(pool))
+        Ok(Self(Arc::new(pool)))
     }
 
-    /// Creates a tenant, or updates the limits of an existing one. Returns whether it was created.
+    pub(super) fn pool(&self) -> &Pool {
+        &self.0
+    }
+
+    pub(super) fn shared_pool(&self) -> &Arc<Pool> {
+        &self.0
+    }
+
+    /// Returns the URL of the database without the password.
+    pub(super) fn place(&self) -> &str {
+        &self.0.place
+    }
+
+    /// Creates a tenant, or updates the limits of an existing one. Returns whether it was created. A
+    /// tenant that is being erased is refused.
     pub async fn put_tenant(&self, name: &str, bounds: TenantLimits) -> Result<bool, StoreError> {
         check_name(name, &self.0.place)?;
-        let sql = "INSERT INTO atlatl.tenant AS t (name, memories, per_minute) VALUES ($1, $2, $3) \
-                   ON CONFLICT (name) DO UPDATE SET memories = $2, per_minute = $3 \
+        // No erasure begins meanwhile.
+        let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 8))";
+        let sql = "INSERT INTO atlatl.tenant AS t \
+                       (name, memories, per_minute, bytes, retention_days) \
+                   SELECT $1, $2, $3, $4, $5 WHERE NOT atlatl.is_erasing($1) \
+                   ON CONFLICT (name) DO UPDATE SET memories = $2, per_minute = $3, bytes = $4, \
+                       retention_days = $5 \
                    RETURNING t.xmax = 0";
         let memories = bounds.memories.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         let per_minute = bounds.per_minute.map(|most| i32::try_from(most).unwrap_or(i32::MAX));
+        let bytes = bounds.bytes.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+        let retention_days = bounds.retention_days.map(i32::from);
         write_transaction!(&self.0, NO_TENANT, |db| {
             let values = [
                 (&name as _, Type::TEXT),
                 (&memories as _, Type::INT8),
                 (&per_minute as _, Type::INT4),
+                (&bytes as _, Type::INT8),
+                (&retention_days as _, Type::INT4),
             ];
-            Ok(db.query(sql, &values).await?.first().is_some_and(|row| row.get(0)))
+            db.query(lock, &[(&name, Type::TEXT)]).await?;
+            let stored = db.query(sql, &values).await?;
+            let erasing = || StoreError::NotAStore {
+                place: self.place().to_owned(),
+                why: "the tenant is being erased: create it again when that is complete".to_owned(),
+            };
+            stored.first().map(|row| row.get::<_, bool>(0)).ok_or_else(erasing)
         })
     }
 
     /// Returns all tenants.
     pub async fn tenants(&self) -> Result<Vec<TenantSummary>, StoreError> {
         let sql = "SELECT t.name, micros(t.made), t.memories, t.per_minute, \
-                   (SELECT count(*) FROM atlatl.memory m WHERE m.tenant = t.name), \
+                   atlatl.memory_count(t.name), \
                    (SELECT count(*) FROM atlatl.access_key k WHERE k.tenant = t.name \
-                    AND k.revoked IS NULL AND (k.expires IS NULL OR k.expires > now())) \
+                    AND k.revoked IS NULL AND (k.expires IS NULL OR k.expires > now())), \
+                   atlatl.is_erasing(t.name), t.bytes, t.retention_days \
                    FROM atlatl.tenant t ORDER BY t.name";
         let sql = sql.replace("micros(t.made)", &micros("t.made"));
         read_transaction!(&self.0, NO_TENANT, Access::Condition, |db| {
@@ -144,66 +159,22 @@ impl Registry {
                     bounds: TenantLimits {
                         memories: row.get::<_, Option<i64>>(2).map(i64::unsigned_abs),
                         per_minute: row.get::<_, Option<i32>>(3).map(i32::unsigned_abs),
+                        bytes: row.get::<_, Option<i64>>(7).map(i64::unsigned_abs),
+                        retention_days: days(row.get(8)),
                     },
                     memories: row.get::<_, i64>(4).unsigned_abs(),
                     keys: row.get::<_, i64>(5).unsigned_abs(),
+                    is_erasing: row.get(6),
                 })
                 .collect())
         })
     }
 
-    /// Removes a tenant from the registry, with its keys. Returns whether it existed. Servers cache
-    /// tenants, and may still write for a while.
-    pub async fn retire_tenant(&self, name: &str) -> Result<bool, StoreError> {
-        check_name(name, &self.0.place)?;
-        let sql = "DELETE FROM atlatl.tenant WHERE name = $1";
-        write_transaction!(&self.0, NO_TENANT, |db| Ok(db
-            .execute(sql, &[(&name, Type::TEXT)])
-            .await?
-            > 0))
-    }
-
-    /// Deletes all data of a tenant that is no longer registered. Returns the number of memories.
-    pub async fn erase_tenant(&self, name: &str) -> Result<u64, StoreError> {
-        check_name(name, &self.0.place)?;
-        write_transaction!(&self.0, name, |db| {
-            let listed = "SELECT 1 FROM atlatl.tenant WHERE name = $1";
-            if !db.query(listed, &[(&name, Type::TEXT)]).await?.is_empty() {
-                return Ok(0);
-            }
-            let indexes = "SELECT format('DROP TABLE IF EXISTS atlatl.%I', r.name) \
-                           FROM atlatl.embedding_index i, unnest(ARRAY[i.relation, i.retired]) AS r (name) \
-                           WHERE i.tenant = $1 AND r.name IS NOT NULL";
-            for drop in &db.query(indexes, &[(&name, Type::TEXT)]).await? {
-                db.batch(drop.get(0)).await?;
-            }
-            if exists(db, "near").await? {
-                let models = "SELECT model FROM atlatl.near WHERE tenant = $1";
-                for model in &db.query(models, &[(&name, Type::TEXT)]).await? {
-                    let model: String = model.get(0);
-                    db.query("SELECT atlatl.drop_near($1)", &[(&model, Type::TEXT)]).await?;
-                }
-            }
-            let mut memories = 0;
-            for table in TENANT_TABLES {
-                if !exists(db, table).await? {
-                    continue;
-                }
-                let sql = format!("DELETE FROM atlatl.{table} WHERE tenant = $1");
-                let gone = db.execute(&sql, &[(&name, Type::TEXT)]).await?;
-                if table == "memory" {
-                    memories = gone;
-                }
-            }
-            Ok(memories)
-        })
-    }
-
-    /// Stores a key. Returns whether the tenant exists.
+    /// Stores a key. Returns whether the tenant exists and is not being erased.
     pub async fn put_key(&self, key: &NewKey<'_>) -> Result<bool, StoreError> {
         let sql = "INSERT INTO atlatl.access_key (id, tenant, digest, scopes, name, expires) \
                    SELECT $1, t.name, $3, $4, $5, to_timestamp($6::float8 / 1000000) \
-                   FROM atlatl.tenant t WHERE t.name = $2";
+                   FROM atlatl.tenant t WHERE t.name = $2 AND NOT atlatl.is_erasing(t.name)";
         let expires = key.expires.map(|at| at.timestamp_micros());
         #[expect(clippy::cast_precision_loss, reason = "to the microsecond for 285 years")]
         let expires = expires.map(|micros| micros as f64);
@@ -256,19 +227,18 @@ impl Registry {
     }
 }
 
-/// Returns whether a table exists.
-async fn exists(db: &Session, table: &str) -> Result<bool, StoreError> {
-    let sql = "SELECT to_regclass('atlatl.' || $1) IS NOT NULL";
-    Ok(db.query(sql, &[(&table, Type::TEXT)]).await?.first().is_some_and(|row| row.get(0)))
-}
-
 /// The SQL for a timestamp in microseconds.
-fn micros(column: &str) -> String {
+pub(super) fn micros(column: &str) -> String {
     format!("floor(extract(epoch FROM {column}) * 1000000)::bigint")
 }
 
-fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
+pub(super) fn time(micros: Option<i64>) -> Option<DateTime<Utc>> {
     micros.and_then(DateTime::from_timestamp_micros)
+}
+
+/// A number of days. More than fit are as good as for ever.
+fn days(stored: Option<i32>) -> Option<u16> {
+    stored.and_then(|days| u16::try_from(days).ok())
 }
 
 /// The limits of a tenant.
@@ -278,6 +248,10 @@ pub struct TenantLimits {
     pub memories: Option<u64>,
     /// The maximum number of requests per minute.
     pub per_minute: Option<u32>,
+    /// The maximum number of bytes of all memories as JSON.
+    pub bytes: Option<u64>,
+    /// The number of days for which a memory is kept after its last change.
+    pub retention_days: Option<u16>,
 }
 
 /// A tenant, as a server looks it up.
@@ -322,11 +296,14 @@ impl Postgres {
 
     /// Returns the tenant with this name.
     pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantRecord>, StoreError> {
-        let sql = "SELECT memories, per_minute, made FROM atlatl.tenant_of($1)";
+        let sql = "SELECT memories, per_minute, made, bytes, retention_days \
+                   FROM atlatl.tenant_record($1)";
         self.query_one(sql, name, |row| TenantRecord {
             bounds: TenantLimits {
                 memories: row.get::<_, Option<i64>>(0).map(i64::unsigned_abs),
                 per_minute: row.get::<_, Option<i32>>(1).map(i32::unsigned_abs),
+                bytes: row.get::<_, Option<i64>>(3).map(i64::unsigned_abs),
+                retention_days: days(row.get(4)),
             },
             made: row.get(2),
         })

@@ -19,10 +19,12 @@ use tokio_postgres::{Error, Row, SimpleQueryMessage, SimpleQueryRow};
 
 pub(super) use super::connection::Value;
 use super::connection::{is_lost, to_store_error};
+use super::crud::storable;
 use super::fair_queue::Permit;
 use super::options::{DatabaseTimeSink, PostgresOptions};
 use super::pool::PooledConnection;
 use super::pooler::StatementKind;
+use crate::author::current_author;
 use crate::blocking::{WorkGuard, current_guard};
 use crate::listing::Filter;
 use crate::store::StoreError;
@@ -42,17 +44,19 @@ pub(super) struct Lease {
     _timer: Option<DatabaseTimer>,
     _permit: Permit,
     _guard: Option<WorkGuard>,
+    /// When a connection was requested.
+    began: Instant,
 }
 
 impl Lease {
     /// Creates the lease of a transaction that has a connection from now on.
-    pub(super) fn new(permit: Permit, sink: Option<&DatabaseTimeSink>) -> Self {
+    pub(super) fn new(permit: Permit, sink: Option<&DatabaseTimeSink>, began: Instant) -> Self {
         let timer = sink.zip(permit.tenant()).map(|(sink, tenant)| DatabaseTimer {
             sink: Arc::clone(sink),
             tenant: Arc::clone(tenant),
             since: Instant::now(),
         });
-        Self { _timer: timer, _permit: permit, _guard: current_guard() }
+        Self { _timer: timer, _permit: permit, _guard: current_guard(), began }
     }
 }
 
@@ -96,6 +100,11 @@ pub(super) struct UnconfirmedEnd {
 }
 
 impl Session {
+    /// Returns when a connection for the transaction was requested.
+    pub(super) fn began(&self) -> Instant {
+        self.lease.as_ref().map_or_else(Instant::now, |lease| lease.began)
+    }
+
     /// Creates a transaction that begins with its first statement.
     pub(super) fn new(
         connection: PooledConnection,
@@ -319,9 +328,10 @@ impl Access {
     }
 }
 
-/// The statements that begin a transaction, in one message: isolation level, tenant, role and
-/// statement timeout. Compiling a short statement takes longer than running it, so JIT is off. The first row has the transaction id, which is needed if the end is not
-/// confirmed and is empty for a read-only transaction, and the process id of the server.
+/// The statements that begin a transaction, in one message: isolation level, tenant, author, role and
+/// statement timeout. Compiling a short statement takes longer than running it, so JIT is off. The first
+/// row has the transaction id, which is needed if the end is not confirmed and is empty for a read-only
+/// transaction, and the process id of the server.
 #[derive(Debug)]
 pub(super) struct Prologue(String);
 
@@ -355,6 +365,12 @@ impl Prologue {
             literal(tenant),
             statement_timeout.as_millis(),
         );
+        if access == Access::Write
+            && let Some(author) = current_author()
+        {
+            let author = literal(&storable(&author));
+            let _ = write!(sql, ", set_config('atlatl.author', {author}, true)");
+        }
         // An unnamed statement is planned for its parameters each time, with their partition alone.
         // A search needs the generic plan, which does not depend on statistics.
         let is_named = kind != Some(StatementKind::Unnamed);

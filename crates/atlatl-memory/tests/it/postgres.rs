@@ -5,6 +5,7 @@ mod bounds;
 mod commit;
 mod crash;
 mod embedding;
+mod erasure;
 mod fairness;
 mod faults;
 mod found;
@@ -19,6 +20,7 @@ mod schema;
 mod tenants;
 mod tls;
 mod upgrade;
+mod usage;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -14,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::issuer::Issuer;
+use super::refusal::{RefusalKind, TokenError, TokenRefusal};
+use super::token::{LoginHint, SignatureCheck, TokenReport, unverified_issuer};
 use super::{
     ApiKey, AuthScope, AuthorizationError, Challenge, KeyRecord, Principal, ResourceMetadata,
     bearer, metadata_url,
@@ -40,7 +42,7 @@ pub trait ApiKeyLookup: Send + Sync {
 /// Authenticates requests.
 pub struct Authenticator {
     keys: Option<Arc<dyn ApiKeyLookup>>,
-    issuer: Option<Issuer>,
+    issuers: Vec<Issuer>,
     /// The identifier of the server that a token must have as its audience.
     resource: String,
     clock: fn() -> IdSeed,
@@ -61,11 +63,14 @@ pub enum AuthError {
     /// The credentials are not valid.
     #[error("invalid or expired token")]
     Invalid,
+    /// The access token is refused. The client is not told the reason.
+    #[error("{0}")]
+    Refused(TokenRefusal),
     /// The credentials lack a scope.
     #[error("insufficient scope: the token lacks {0}")]
     InsufficientScope(AuthScope),
     /// The tenant is not served here.
-    #[error("unknown tenant in the token")]
+    #[error("the token gives access to no tenant of this server")]
     UnknownTenant,
     /// The credentials cannot be verified at the moment.
     #[error("authentication is temporarily unavailable")]
@@ -79,9 +84,18 @@ impl AuthError {
             Self::Missing => "nobody",
             Self::Malformed => "request",
             Self::Invalid => "token",
+            Self::Refused(refusal) => refusal.reason.name(),
             Self::InsufficientScope(_) => "scope",
             Self::UnknownTenant => "tenant",
             Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// Returns the refusal of an access token.
+    pub(crate) fn refusal(&self) -> Option<&TokenRefusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
         }
     }
 
@@ -91,6 +105,11 @@ impl AuthError {
             Self::Malformed => StatusCode::BAD_REQUEST,
             Self::InsufficientScope(_) | Self::UnknownTenant => StatusCode::FORBIDDEN,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Refused(refusal) => match refusal.reason.kind() {
+                RefusalKind::Invalid => StatusCode::UNAUTHORIZED,
+                RefusalKind::NoAccess => StatusCode::FORBIDDEN,
+                RefusalKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            },
         }
     }
 }
@@ -102,7 +121,7 @@ impl Authenticator {
         let lookup_permits = Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS));
         Self {
             keys: None,
-            issuer: None,
+            issuers: Vec::new(),
             resource,
             clock,
             cache: Mutex::new(PrincipalCache::new(MAX_CACHED_PRINCIPALS)),
@@ -116,10 +135,28 @@ impl Authenticator {
         self
     }
 
-    /// Accepts the tokens of this authorization server.
+    /// Accepts the tokens of this authorization server, in addition to those of others.
     pub fn with_issuer(mut self, issuer: Issuer) -> Self {
-        self.issuer = Some(issuer);
+        self.issuers.push(issuer);
         self
+    }
+
+    /// Examines an access token as a request with it would be, and explains the outcome. Keys may have
+    /// to be fetched. Blocking.
+    pub fn examine(&self, token: &str, check: SignatureCheck) -> TokenReport {
+        let issuer = unverified_issuer(token).and_then(|named| {
+            let issuer = self.issuers.iter().find(|issuer| issuer.url() == named);
+            issuer.ok_or(TokenError::Issuer)
+        });
+        match issuer {
+            Ok(issuer) => issuer.examine(token, check, self.clock),
+            Err(error) => TokenReport::without_issuer(error),
+        }
+    }
+
+    /// Forgets all cached principals, so that keys and tokens are verified again.
+    pub fn forget(&self) {
+        self.cache().entries.clear();
     }
 
     /// Returns the principal of a request.
@@ -169,19 +206,20 @@ impl Authenticator {
             let principal = record.admits(&key, now).ok_or(AuthError::Invalid)?;
             return Ok((principal, cache_ttl(record.expires, now)));
         }
-        if self.issuer.is_none() {
+        if self.issuers.is_empty() {
             return Err(AuthError::Invalid);
         }
         let authenticator = Arc::clone(self);
         // The keys of the issuer may have to be fetched.
-        let verified = limits::blocking(move || {
-            let issuer = authenticator.issuer.as_ref()?;
-            let verified = issuer.principal(&token, authenticator.clock);
+        let examined = limits::blocking(move || {
+            let report = authenticator.examine(&token, SignatureCheck::Verify);
             drop(permit);
-            verified
+            report
         });
-        let verified = verified.await.ok().flatten().ok_or(AuthError::Unavailable)?;
-        verified.map(|principal| (principal, CACHE_TTL)).map_err(|_| AuthError::Invalid)
+        let report = examined.await.map_err(|_| AuthError::Unavailable)?;
+        let expires = report.expires;
+        let principal = report.into_principal().map_err(AuthError::Refused)?;
+        Ok((principal, cache_ttl(expires, now)))
     }
 
     fn cache(&self) -> MutexGuard<'_, PrincipalCache> {
@@ -195,16 +233,27 @@ impl Authenticator {
             AuthError::Malformed => Challenge::InvalidRequest,
             AuthError::Invalid => Challenge::InvalidToken,
             AuthError::InsufficientScope(scope) => Challenge::Insufficient(*scope),
-            AuthError::UnknownTenant | AuthError::Unavailable => return None,
+            AuthError::Refused(refusal) if refusal.reason.kind() == RefusalKind::Invalid => {
+                Challenge::InvalidToken
+            }
+            AuthError::UnknownTenant | AuthError::Unavailable | AuthError::Refused(_) => {
+                return None;
+            }
         };
-        let metadata = self.issuer.as_ref().and_then(|_| metadata_url(&self.resource));
+        let metadata = self.login_urls().next().and_then(|_| metadata_url(&self.resource));
         Some(kind.header(metadata.as_deref()))
     }
 
-    /// Returns the protected resource metadata (RFC 9728), if there is an issuer.
+    /// Returns the protected resource metadata (RFC 9728), if there is an issuer to log in at.
     pub(crate) fn metadata(&self) -> Option<String> {
-        let issuer = self.issuer.as_ref()?;
-        serde_json::to_string(&ResourceMetadata::new(&*self.resource, [issuer.name()])).ok()
+        self.login_urls().next()?;
+        serde_json::to_string(&ResourceMetadata::new(&*self.resource, self.login_urls())).ok()
+    }
+
+    /// Returns the URLs of the issuers at which clients can log in.
+    fn login_urls(&self) -> impl Iterator<Item = &str> {
+        let is_listed = |issuer: &&Issuer| issuer.login() == LoginHint::Listed;
+        self.issuers.iter().filter(is_listed).map(Issuer::url)
     }
 }
 

@@ -12,7 +12,8 @@ use lro::IdSeed;
 use serde::Deserialize;
 
 use super::key_set::KeySet;
-use super::{Principal, TokenError, TokenRules, verify};
+use super::refusal::TokenError;
+use super::token::{LoginHint, SignatureCheck, TokenReport, TokenRules};
 
 /// The interval between fetches.
 const REFRESH_INTERVAL: TimeDelta = TimeDelta::minutes(10);
@@ -29,8 +30,20 @@ const METADATA: [&str; 2] =
 
 /// Fetches a document over the network. Blocking.
 pub trait Fetch: Send + Sync {
-    /// Returns the short text at `url`, or `None` if there is none.
-    fn fetch(&self, url: &str) -> Option<String>;
+    /// Returns the short text at `url`.
+    fn fetch(&self, url: &str) -> Result<String, FetchError>;
+}
+
+/// Why a document was not fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// The server answered that it does not have it.
+    #[error("there is no such document")]
+    NotFound,
+    /// There was no answer, or none that can be used.
+    #[error("cannot fetch the document")]
+    Failed,
 }
 
 /// Verifies the tokens of one authorization server.
@@ -60,35 +73,44 @@ impl Issuer {
     }
 
     /// Returns the issuer identifier.
-    pub fn name(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.rules.issuer
     }
 
-    /// Returns the principal of this token, or `None` if the keys cannot be fetched. Blocking.
-    pub fn principal(
+    /// Returns whether clients are told to log in here.
+    pub(super) fn login(&self) -> LoginHint {
+        self.rules.login
+    }
+
+    /// Examines a token, and fetches keys if that is necessary. Blocking.
+    pub(super) fn examine(
         &self,
         token: &str,
+        check: SignatureCheck,
         clock: fn() -> IdSeed,
-    ) -> Option<Result<Principal, TokenError>> {
+    ) -> TokenReport {
+        if check == SignatureCheck::Skip {
+            return TokenReport::examine(token, &self.rules, None, clock().now);
+        }
         let due = self.lock().keys.due(clock().now);
         if due {
             self.refresh(clock);
         }
-        let verified = self.verify_cached(token, clock().now)?;
-        if verified == Err(TokenError::UnknownKey) && self.lock().keys.unknown_key(clock().now) {
+        let report = self.examine_cached(token, clock().now);
+        let is_unknown = report.outcome == Err(TokenError::UnknownKey);
+        if is_unknown && self.lock().keys.unknown_key(clock().now) {
             self.refresh(clock);
-            return self.verify_cached(token, clock().now);
+            return self.examine_cached(token, clock().now);
         }
-        Some(verified)
+        report
     }
 
-    fn verify_cached(
-        &self,
-        token: &str,
-        now: DateTime<Utc>,
-    ) -> Option<Result<Principal, TokenError>> {
-        let keys = self.lock().keys.keys(now)?.clone();
-        Some(verify(token, &self.rules, &keys, now))
+    fn examine_cached(&self, token: &str, now: DateTime<Utc>) -> TokenReport {
+        let keys = self.lock().keys.keys(now).cloned();
+        match keys {
+            Some(keys) => TokenReport::examine(token, &self.rules, Some(&keys), now),
+            None => TokenReport::refused(&self.rules, TokenError::IssuerUnavailable),
+        }
     }
 
     /// Refreshes the keys. One caller fetches, and no caller that has keys waits for it, so that a
@@ -117,13 +139,13 @@ impl Issuer {
     fn fetched(&self) -> Option<KeySet> {
         let issuer = self.rules.issuer.trim_end_matches('/');
         METADATA.iter().find_map(|path| {
-            let metadata = self.fetch.fetch(&document_url(issuer, path))?;
+            let metadata = self.fetch.fetch(&document_url(issuer, path)).ok()?;
             let metadata: Metadata = serde_json::from_str(&metadata).ok()?;
             // The document must name this issuer.
             if metadata.issuer != self.rules.issuer {
                 return None;
             }
-            KeySet::read(&self.fetch.fetch(&metadata.jwks_uri)?).ok()
+            KeySet::read(&self.fetch.fetch(&metadata.jwks_uri).ok()?).ok()
         })
     }
 }

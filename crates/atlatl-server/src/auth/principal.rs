@@ -37,7 +37,7 @@ impl Principal {
         if !is_tenant(tenant) {
             return Err(PrincipalError::Tenant);
         }
-        if !is_name(subject, MAX_SUBJECT_LEN) {
+        if !is_subject(subject) {
             return Err(PrincipalError::Subject);
         }
         Ok(Self { tenant: tenant.to_owned(), subject: subject.to_owned(), scopes })
@@ -47,6 +47,11 @@ impl Principal {
 /// Returns whether `name` is a valid tenant name.
 pub fn is_tenant(name: &str) -> bool {
     is_name(name, MAX_TENANT_LEN)
+}
+
+/// Returns whether `name` is a valid subject.
+pub(super) fn is_subject(name: &str) -> bool {
+    is_name(name, MAX_SUBJECT_LEN)
 }
 
 fn is_name(text: &str, max_len: usize) -> bool {
@@ -121,6 +126,11 @@ impl Scopes {
     /// Iterates over the scopes in order.
     pub fn iter(self) -> impl Iterator<Item = AuthScope> {
         AuthScope::ALL.into_iter().filter(move |scope| self.has(*scope))
+    }
+
+    /// Returns the scopes that are in both sets.
+    pub fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Returns whether the set is empty.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use atlatl_memory::StoreError;
+use atlatl_memory::{StoreError, with_author};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -23,12 +23,14 @@ use super::App;
 use super::metrics::Metrics;
 use super::problem::store_problem;
 use super::readiness::Readiness;
-use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket};
+use super::refusal_log::RefusalLog;
+use super::request_log::known_method;
+use crate::auth::{AuthError, AuthScope, Authenticator, Principal, TokenBucket, TokenRefusal};
 use crate::event::{EventBus, ServerEventKind};
 use crate::limits::{self, DatabaseTimeLimit};
 use crate::server::MemoryServer;
 use crate::signing::SignedLinks;
-use crate::trace::Tracer;
+use crate::trace::{RequestFacts, SetParent};
 
 /// The maximum number of concurrent requests. More would wait for the same few connections; rejected
 /// clients retry.
@@ -98,13 +100,15 @@ pub(super) struct HttpState {
     pub(super) tenants: Arc<dyn Tenants>,
     pub(super) authentication: Authentication,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) tracer: Option<Arc<dyn Tracer>>,
+    pub(super) set_parent: Option<SetParent>,
     /// Receives audit events: granted writes, and denied requests.
     pub(super) events: EventBus,
     /// Whether the server is stopping.
     pub(super) stopping: Arc<AtomicBool>,
     pub(super) permits: Arc<Semaphore>,
     pub(super) readiness: Arc<Readiness>,
+    /// Writes refused tokens to the log.
+    pub(super) refusals: Arc<RefusalLog>,
     /// Throttles the discarding of oversized bodies.
     pub(super) discard: Arc<Semaphore>,
     pub(super) started_at: Instant,
@@ -127,8 +131,14 @@ impl HttpState {
     async fn authorize(&self, request: &Parts) -> Result<App, Response> {
         let principal = match self.authentication.principal(request).await {
             Ok(principal) => principal,
-            Err(denied) => return Err(self.denied(&denied, None)),
+            Err(denied) => {
+                self.log_refusal(&denied, request);
+                return Err(self.denied(&denied, None));
+            }
         };
+        if let Some(facts) = request.extensions.get::<Arc<RequestFacts>>() {
+            let _ = facts.tenant.set(principal.tenant.clone());
+        }
         let tenant = self.tenant(&principal.tenant).await.map_err(IntoResponse::into_response)?;
         // A token may name a tenant that does not exist here.
         let Some(tenant) = tenant else {
@@ -155,17 +165,10 @@ impl HttpState {
         }
         if let Some(scope) = required_scope(request) {
             let path = request.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-            let action = || format!("{} {path}", request.method);
+            let action = || format!("{} {path}", known_method(&request.method));
             self.check(&principal, scope, action)?;
         }
-        Ok(App {
-            server: tenant.server,
-            spools: tenant.spools,
-            metrics: Arc::clone(&self.metrics),
-            tracer: self.tracer.clone(),
-            principal,
-            state: self.clone(),
-        })
+        Ok(App { server: tenant.server, spools: tenant.spools, principal, state: self.clone() })
     }
 
     /// Checks that `principal` has `scope`, and publishes an audit event.
@@ -187,9 +190,17 @@ impl HttpState {
         Ok(())
     }
 
+    /// Writes the reason why a token is refused to the log.
+    fn log_refusal(&self, denied: &AuthError, request: &Parts) {
+        let Some(refusal) = denied.refusal() else { return };
+        let facts = request.extensions.get::<Arc<RequestFacts>>();
+        let id = facts.and_then(|facts| facts.id.get()).map(String::as_str);
+        self.refusals.record(refusal, id, self.started_at.elapsed());
+    }
+
     /// Publishes a denial, and returns the response for it.
     fn denied(&self, denied: &AuthError, principal: Option<&Principal>) -> Response {
-        self.publish_denied(denied.word(), principal);
+        self.publish_denied(denied.word(), denied.refusal(), principal);
         let mut response = Problem::new(denied.status(), denied.to_string()).into_response();
         let challenge = self.authentication.challenge(denied);
         if let Some(value) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
@@ -198,14 +209,25 @@ impl HttpState {
         response
     }
 
-    fn publish_denied(&self, reason: &'static str, principal: Option<&Principal>) {
+    fn publish_denied(
+        &self,
+        reason: &'static str,
+        refusal: Option<&TokenRefusal>,
+        principal: Option<&Principal>,
+    ) {
+        let issuer = refusal.and_then(|refusal| refusal.issuer.clone());
         let tenant = principal.map(|principal| principal.tenant.clone());
-        let subject = principal.map(|principal| principal.subject.clone());
-        self.events.publish(None, ServerEventKind::AccessDenied { reason, tenant, subject });
+        let subject = match (principal, refusal) {
+            (Some(principal), _) => Some(principal.subject.clone()),
+            (None, Some(refusal)) => refusal.subject.clone(),
+            (None, None) => None,
+        };
+        let kind = ServerEventKind::AccessDenied { reason, issuer, tenant, subject };
+        self.events.publish(None, kind);
     }
 
     fn rate_limited(&self, principal: &Principal, why: &str, wait: Duration) -> Response {
-        self.publish_denied("rate", Some(principal));
+        self.publish_denied("rate", None, Some(principal));
         let mut response = Problem::new(StatusCode::TOO_MANY_REQUESTS, why).into_response();
         response.headers_mut().insert(header::RETRY_AFTER, whole_seconds(wait).into());
         response
@@ -221,8 +243,9 @@ pub(super) async fn admit(
     let (mut parts, body) = request.into_parts();
     match state.authorize(&parts).await {
         Ok(app) => {
+            let author = app.principal.subject.clone();
             parts.extensions.insert(app);
-            next.run(Request::from_parts(parts, body)).await
+            with_author(&author, next.run(Request::from_parts(parts, body))).await
         }
         Err(response) => response,
     }

@@ -4,6 +4,8 @@
 //! only state of an older client, that it is a proxy or shows pages, is signed and encoded in its session
 //! id.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,13 +21,13 @@ use lro_wire::{
 
 use super::extract::LimitedBody;
 use super::problem::store_problem;
-use super::{App, metrics};
+use super::{App, request_log};
 use crate::auth::AuthScope;
 use crate::client::{ClientInfo, Transport};
 use crate::dispatch::{check_envelope, check_version};
 use crate::signing::Signer;
 use crate::tools::Tool;
-use crate::trace::RequestSpan;
+use crate::trace::{RequestFacts, RequestSpan};
 
 /// The purpose of a session's signature.
 const SESSION_PURPOSE: &str = "session";
@@ -57,6 +59,7 @@ pub(super) async fn other_method() -> Response {
 
 pub(super) async fn message(
     Extension(app): Extension<App>,
+    Extension(facts): Extension<Arc<RequestFacts>>,
     headers: HeaderMap,
     LimitedBody(body): LimitedBody,
 ) -> Result<Response, Problem> {
@@ -92,7 +95,7 @@ pub(super) async fn message(
     {
         return Ok(denied);
     }
-    let span = metrics::start_span(app.tracer.as_ref(), &message, &headers);
+    let span = request_log::start_span(app.state.set_parent, &facts, &message, &headers);
     let session_signer =
         if headers.contains_key(&SESSION) { Some(signer(&app).await?) } else { None };
     let client = match client(session_signer.as_ref(), &message, &headers) {
@@ -122,8 +125,6 @@ pub(super) async fn message(
     if let Err(failure) = &answer {
         span.refuse(failure);
     }
-    // A task continues without the span.
-    span.end();
     let mut response = match answer {
         Ok(result) => json(StatusCode::OK, id.response(result)),
         Err(failure) => json(status(&failure, client.era), failure.response(&id)),

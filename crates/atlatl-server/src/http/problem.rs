@@ -41,6 +41,10 @@ pub(super) fn tool_problem(error: ToolError) -> Problem {
             let message = format!("quota exceeded: at most {most} memories");
             Problem::new(StatusCode::INSUFFICIENT_STORAGE, message)
         }
+        ToolError::ByteQuotaExceeded(most) => {
+            let message = format!("quota exceeded: at most {most} bytes of memories");
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, message)
+        }
         ToolError::Store(error) => store_problem(error),
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use atlatl_memory::{StoreError, with_work_guard};
+use atlatl_memory::{StoreError, with_current_author, with_work_guard};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt;
 use lro_wire::{INTERNAL_ERROR, INVALID_PARAMS, JsonRpcError};
@@ -108,7 +108,7 @@ impl MemoryServer {
         let task = Arc::new(Task { id, created, ttl, state, updated, changed, call });
         let slot = self.0.tasks.admit(&task, self.0.now())?;
         let (server, running, span) = (self.clone(), Arc::clone(&task), span.clone());
-        let call = tokio::spawn(async move {
+        let call = tokio::spawn(with_current_author(async move {
             let call = server.0.call(tool, &arguments, client, &running.id, &span);
             // An aborted call keeps its slot until its work has ended.
             let call = with_work_guard(Arc::new(slot), call);
@@ -118,7 +118,7 @@ impl MemoryServer {
                 PANIC_RESULT.to_owned()
             });
             running.end(TaskState::Done(result.into()), server.0.now());
-        });
+        }));
         let _ = task.call.set(call.abort_handle());
         Ok(task)
     }

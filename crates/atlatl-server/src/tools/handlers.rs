@@ -21,7 +21,7 @@ use crate::server::{Delivery, ServerInner};
 use crate::tools::Tool;
 use crate::tools::arguments::{ArgumentError, Arguments};
 use crate::tools::response::{Explain, MemorySet, ToolResponse, tool_result};
-use crate::trace::{DELIVERY, RequestSpan, STORE};
+use crate::trace::{DELIVERY, RequestSpan};
 
 /// Spec A5: the default number of memories per page.
 const DEFAULT_PAGE_LEN: usize = 50;
@@ -129,7 +129,7 @@ impl ServerInner {
             correlation: correlation.to_owned(),
         };
         let now = self.now();
-        let part = span.part(STORE);
+        let part = span.store();
         let answer = match tool {
             Tool::List => self.list(&arguments, &info, client, now).await,
             Tool::Recall | Tool::Search => self.search(tool, &arguments, &info, client, now).await,
@@ -174,15 +174,13 @@ impl ServerInner {
         let intercepted = |result: &str| {
             let interceptor =
                 self.interceptor.as_ref().filter(|_| delivery == Delivery::Offload)?;
-            let at = (self.clock)();
-            let instead = interceptor.instead(call, result, at)?;
+            let part = span.intercept();
+            let instead = interceptor.instead(call, result, (self.clock)())?;
             let fate = match instead.fate {
                 Disposition::Stored => "stored",
                 _ => "truncated",
             };
             span.say(DELIVERY, fate);
-            // Only here it is clear that the result was stored.
-            let part = span.part_since("offload", at.now);
             if instead.fate != Disposition::Stored {
                 part.fail("storage");
             }

@@ -257,6 +257,8 @@ pub(crate) enum ToolError {
     NotFound(MemoryId),
     /// The quota of memories is used up.
     QuotaExceeded(u64),
+    /// The quota of bytes is used up.
+    ByteQuotaExceeded(u64),
     Store(StoreError),
 }
 
@@ -266,7 +268,7 @@ impl ToolError {
         match self {
             Self::Arguments(_) => "arguments",
             Self::NotFound(_) => "not_found",
-            Self::QuotaExceeded(_) => "quota",
+            Self::QuotaExceeded(_) | Self::ByteQuotaExceeded(_) => "quota",
             Self::Store(StoreError::Busy | StoreError::Unavailable(_)) => "unavailable",
             Self::Store(_) => "storage",
         }
@@ -285,6 +287,11 @@ impl ToolError {
             Self::QuotaExceeded(most) => ToolOutput::error(
                 class,
                 &format!("quota exceeded: at most {most} memories"),
+                "Delete some, or ask the server's administrator for a larger quota.",
+            ),
+            Self::ByteQuotaExceeded(most) => ToolOutput::error(
+                class,
+                &format!("quota exceeded: at most {most} bytes of memories"),
                 "Delete some, or ask the server's administrator for a larger quota.",
             ),
             Self::Store(error @ (StoreError::Busy | StoreError::Unavailable(_))) => {

@@ -7,4 +7,5 @@ mod api_keys;
 mod authority;
 mod key_sets;
 mod limits;
+mod providers;
 mod tokens;

@@ -104,6 +104,8 @@ fn scopes_are_those_that_were_granted() {
     let both = with(with(plain.clone(), "scope", "memory:read"), "scp", "memory:admin");
     assert_eq!(of(&both), Scopes::from(AuthScope::Read));
     let odd = with(with(plain, "scope", json!(["memory:read"])), "scp", "memory:admin");
+    assert_eq!(of(&odd), Scopes::from(AuthScope::Read));
+    let odd = with(odd, "scope", json!({"memory:read": true}));
     assert_eq!(of(&odd), Scopes::default());
 }
 
@@ -152,7 +154,7 @@ fn f_no_mutated_token_is_accepted() {
 }
 
 fn claims_changed() -> Vec<Mutation> {
-    use TokenError::{Audience, Issuer, Malformed, Subject, Tenant};
+    use TokenError::{Audience, Header, Issuer, Malformed, MissingClaim, Subject, Tenant};
     let set = |name: &str, value: Value| of_claims(&with(claims(), name, value));
     let unset = |name: &str| of_claims(&without(claims(), name));
     let text = claims().to_string();
@@ -178,7 +180,7 @@ fn claims_changed() -> Vec<Mutation> {
         ("no issuer", unset("iss"), Issuer),
         ("a list of issuers", set("iss", json!([ISSUER])), Issuer),
         ("white space around the issuer", set("iss", json!(format!(" {ISSUER}"))), Issuer),
-        ("no tenant", unset("tenant"), Tenant),
+        ("no tenant", unset("tenant"), MissingClaim),
         ("an empty tenant", set("tenant", json!("")), Tenant),
         ("a number as tenant", set("tenant", json!(7)), Tenant),
         ("a list of tenants", set("tenant", json!(["acme"])), Tenant),
@@ -186,16 +188,23 @@ fn claims_changed() -> Vec<Mutation> {
         ("a control character in the tenant", set("tenant", json!("ac\u{0}me")), Tenant),
         ("a line break behind the tenant", set("tenant", json!("acme\n")), Tenant),
         ("a tenant that is too long", set("tenant", json!("x".repeat(129))), Tenant),
-        ("no subject", unset("sub"), Subject),
+        ("no subject", unset("sub"), MissingClaim),
         ("an empty subject", set("sub", json!("")), Subject),
         ("a number as subject", set("sub", json!(7)), Subject),
         ("a subject that is too long", set("sub", json!("x".repeat(201))), Subject),
         ("the subject of an API key", set("sub", json!("key:0123456789abcdef")), Subject),
+        ("the subject of an administrator", set("sub", json!("admin:2")), Subject),
+        ("a token that is bound to a key", set("cnf", json!({"jkt": "x"})), Header),
+        ("a token that is bound to a certificate", set("cnf", json!({"x5t#S256": "x"})), Header),
+        ("a logout token", set("events", json!({})), Header),
+        ("an identity token of Keycloak", set("typ", json!("ID")), Header),
+        ("a refresh token of Keycloak", set("typ", json!("Refresh")), Header),
         ("two tenants", twice(r#""tenant":"globex""#), Malformed),
         ("two tenants, one with an escape", twice(r#""ten\u0061nt":"globex""#), Malformed),
         ("two audiences", twice(r#""aud":"x""#), Malformed),
         ("two issuers", twice(r#""iss":"https://login.example""#), Malformed),
         ("two subjects", twice(r#""sub":"bea""#), Malformed),
+        ("a nested name twice", twice(r#""a":{"b":1,"b":2}"#), Malformed),
         ("two scopes", twice(r#""scope":"memory:admin""#), Malformed),
         ("two times of expiry", twice(r#""exp":9999999999"#), Malformed),
         ("a list as payload", of_payload("[]"), Malformed),
@@ -206,10 +215,10 @@ fn claims_changed() -> Vec<Mutation> {
 }
 
 fn times_changed() -> Vec<Mutation> {
-    use TokenError::{Expired, NotYet, Times};
+    use TokenError::{Expired, MissingClaim, NotYet, Times};
     let set = |name: &str, value: Value| of_claims(&with(claims(), name, value));
     vec![
-        ("no expiry", of_claims(&without(claims(), "exp")), Times),
+        ("no expiry", of_claims(&without(claims(), "exp")), MissingClaim),
         ("expired", set("exp", json!(NOW - 30)), Expired),
         ("a text as expiry", set("exp", json!((NOW + 300).to_string())), Times),
         ("a negative expiry", set("exp", json!(-1)), Expired),

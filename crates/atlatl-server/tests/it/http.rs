@@ -4,6 +4,7 @@ mod api;
 mod door;
 mod eras;
 mod many;
+mod oidc;
 mod openapi;
 mod proxies;
 pub(crate) mod served;

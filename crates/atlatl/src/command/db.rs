@@ -11,17 +11,18 @@ use mif::MemoryId;
 use serde_json::json;
 
 use super::memory::import::importer::Importer;
+use super::tenants::require_database;
 use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config::{
-    self, ALLOW_PLAIN_KEY, StoreLocation, database_error, invalid_url, postgres_options,
+    self, ALLOW_PLAIN_KEY, DatabaseUrl, StoreLocation, database_error, postgres_options,
 };
 use crate::output::{Mode, Output, Progress, Spinner, counted, grouped};
 use crate::settings::{Settings, Sources};
 
 /// Examples for the long help of `atlatl db migrate`.
 const MIGRATE_EXAMPLES: &str = "\
-A URL without a password uses $PGPASSWORD.
+A URL without a password uses $PGPASSWORD or the file in $PGPASSWORD_FILE.
 
 Examples:
   atlatl db migrate --as postgres://owner@127.0.0.1/memories \\
@@ -67,6 +68,10 @@ pub(crate) struct MigrateArgs {
     /// need; fails if one of them is connected
     #[arg(long, verbatim_doc_comment)]
     finish: bool,
+    /// Let this role administer tenants, keys, usage and
+    /// erasures, without access to memories
+    #[arg(long, value_name = "NAME", verbatim_doc_comment)]
+    admin_role: Option<String>,
 }
 
 /// Arguments of `atlatl db import-sqlite`.
@@ -105,12 +110,15 @@ async fn migrate(
     settings: &Settings,
     output: &mut Output,
 ) -> Result<Status, Error> {
+    require_database(&args.owner)?;
     let config = &settings.config.memory;
     let plain_text = memory_config::plain_text(config.allow_plain);
-    let owner = postgres_options(&args.owner, plain_text, PasswordSource::None)
-        .map_err(|error| invalid_url("--as", &error, ALLOW_PLAIN_KEY))?;
-    let user = postgres_options(&config.store, plain_text, PasswordSource::None)
-        .map_err(|error| invalid_url("memory.store", &error, ALLOW_PLAIN_KEY))?;
+    let options = |name: &'static str, url: &str| {
+        let url = DatabaseUrl { name, url, allow_plain: ALLOW_PLAIN_KEY };
+        postgres_options(&url, plain_text, PasswordSource::None)
+    };
+    let owner = options("--as", &args.owner)?;
+    let user = options("memory.store", &config.store)?;
     if owner.role == user.role {
         return Err(Error::usage(format!(
             "{} would own the schema and use it: row-level security does not apply to an owner",
@@ -118,8 +126,14 @@ async fn migrate(
         ))
         .with_hint("use --as with another user that may create a schema in the database"));
     }
+    if args.admin_role.as_ref().is_some_and(|role| [&owner.role, &user.role].contains(&role)) {
+        return Err(Error::usage(
+            "--admin-role: a role of its own is needed, which is neither the owner's nor the servers'",
+        ));
+    }
     let spinner = Spinner::start("migrating");
-    let owner = owner.for_role(user.role);
+    let mut owner = owner.for_role(user.role);
+    owner.admin_role.clone_from(&args.admin_role);
     let applied = Postgres::migrate(&owner).await.map_err(database_error)?;
     drop(spinner);
     if output.mode() == Mode::Human {

@@ -2,24 +2,27 @@
 
 use std::time::Duration;
 
-use atlatl_memory::{KeySummary, NewKey};
 use atlatl_server::auth::{ApiKey, AuthScope, Scopes};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::tenants::{SchemaOwner, examples};
+use super::tenants::{AdministrationArgs, KeyRequest, KeyResource, examples};
 use crate::command::runtime;
 use crate::error::{Error, Status};
-use crate::memory_config::{self, database_error};
-use crate::output::{Mode, Output, Table, distance, printable};
+use crate::memory_config;
+use crate::output::{Mode, Output, Table, distance, pluralize, printable};
 use crate::units::parse_duration;
 
 /// Examples for the long help of `atlatl keys create`.
 const CREATE_EXAMPLES: &str = examples!(
     "  atlatl keys create --tenant acme --name ci --as postgres://owner@127.0.0.1/memories\n",
-    "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30d --as …",
+    "  atlatl keys create --tenant acme --name reader --scopes memory:read --expires 30d \\\n",
+    "    --as https://admin.example.org",
 );
+
+/// How long before its expiry a key is reported.
+pub(crate) const EXPIRY_WARNING: TimeDelta = TimeDelta::days(14);
 
 /// The subcommands of `atlatl keys`.
 #[derive(Debug, Subcommand)]
@@ -36,7 +39,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
         #[command(flatten)]
-        owner: SchemaOwner,
+        administration: AdministrationArgs,
     },
     /// Revoke a key; servers reject it within ten seconds
     Revoke {
@@ -44,7 +47,7 @@ pub(crate) enum Command {
         #[arg(value_name = "ID")]
         key: String,
         #[command(flatten)]
-        owner: SchemaOwner,
+        administration: AdministrationArgs,
     },
 }
 
@@ -78,8 +81,11 @@ pub(crate) struct CreateArgs {
         verbatim_doc_comment
     )]
     lifetime: Lifetime,
+    /// Create a key that is valid until it is revoked
+    #[arg(long, conflicts_with = "lifetime")]
+    no_expiry: bool,
     #[command(flatten)]
-    owner: SchemaOwner,
+    administration: AdministrationArgs,
 }
 
 /// The validity period of a key.
@@ -94,50 +100,43 @@ pub(crate) fn run(command: &Command, output: &mut Output) -> Result<Status, Erro
     runtime::block_on(async {
         match command {
             Command::Create(args) => create(args, output).await,
-            Command::List { tenant, owner } => list(tenant.as_deref(), owner, output).await,
-            Command::Revoke { key, owner } => revoke(key, owner, output).await,
+            Command::List { tenant, administration } => {
+                list(tenant.as_deref(), administration, output).await
+            }
+            Command::Revoke { key, administration } => revoke(key, administration, output).await,
         }
     })?
 }
 
 async fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error> {
-    let now = memory_config::moment().now;
-    let key = ApiKey::new(random()?);
-    let expires = match args.lifetime {
-        Lifetime::Days(days) => Some(now + TimeDelta::days(i64::from(days))),
+    let lifetime = if args.no_expiry { Lifetime::Unlimited } else { args.lifetime };
+    let days = match lifetime {
+        Lifetime::Days(days) => Some(days),
         Lifetime::Unlimited => None,
     };
     let scopes: Vec<&str> = args.scopes.iter().map(|scope| scope.word()).collect();
-    let new = NewKey {
-        id: key.id(),
-        tenant: &args.tenant,
-        digest: &key.digest(),
-        scopes: &scopes,
-        name: &args.name,
-        expires,
-    };
-    let stored = args.owner.registry().await?.put_key(&new).await;
-    if !stored.map_err(database_error)? {
+    let request = KeyRequest { tenant: &args.tenant, name: &args.name, scopes: &scopes, days };
+    let Some(created) = args.administration.open().await?.create_key(&request).await? else {
         let name = printable(&args.tenant);
         return Err(Error::failure(format!("there is no tenant {name}"))
             .with_hint("atlatl tenants create NAME --as URL"));
-    }
+    };
     match output.mode() {
         Mode::Json => output.json(&json!({
-            "id": key.id(),
-            "key": key.expose(),
+            "id": created.id,
+            "key": created.key,
             "tenant": args.tenant,
             "scopes": scopes,
-            "expires": expires.map(|at| at.to_rfc3339()),
+            "expires": created.expires.map(|at| at.to_rfc3339()),
         }))?,
         Mode::Human => {
-            output.line(key.expose())?;
-            let valid = match args.lifetime {
+            output.line(&created.key)?;
+            let valid = match lifetime {
                 Lifetime::Days(1) => "it expires in 1 day".to_owned(),
                 Lifetime::Days(days) => format!("it expires in {days} days"),
                 Lifetime::Unlimited => "it does not expire".to_owned(),
             };
-            let id = key.id();
+            let id = printable(&created.id);
             output.note(format!("the key is shown only once; its id is {id}; {valid}"));
         }
     }
@@ -146,25 +145,14 @@ async fn create(args: &CreateArgs, output: &mut Output) -> Result<Status, Error>
 
 async fn list(
     tenant: Option<&str>,
-    owner: &SchemaOwner,
+    administration: &AdministrationArgs,
     output: &mut Output,
 ) -> Result<Status, Error> {
-    let keys = owner.registry().await?.keys(tenant).await.map_err(database_error)?;
+    let keys = administration.open().await?.keys(tenant).await?;
     let now = memory_config::moment().now;
     match output.mode() {
         Mode::Json => {
-            let to_json = |key: &KeySummary| {
-                json!({
-                    "id": key.id,
-                    "tenant": key.tenant,
-                    "name": key.name,
-                    "scopes": key.scopes,
-                    "made": key.made.to_rfc3339(),
-                    "expires": key.expires.map(|at| at.to_rfc3339()),
-                    "revoked": key.revoked.map(|at| at.to_rfc3339()),
-                })
-            };
-            output.json(&keys.iter().map(to_json).collect::<Vec<_>>())?;
+            output.json(&keys.iter().map(|key| key.to_json(now)).collect::<Vec<_>>())?;
         }
         Mode::Human if keys.is_empty() => match tenant {
             Some(tenant) => output.note(format!("there is no key of {}", printable(tenant))),
@@ -174,7 +162,7 @@ async fn list(
             let mut table = Table::new(["ID", "TENANT", "NAME", "SCOPES", "MADE", "STATE"]);
             for key in &keys {
                 table.row([
-                    key.id.clone(),
+                    printable(&key.id).into_owned(),
                     printable(&key.tenant).into_owned(),
                     printable(&key.name).into_owned(),
                     Scopes::from_words(key.scopes.iter().map(String::as_str)).to_string(),
@@ -183,12 +171,20 @@ async fn list(
                 ]);
             }
             output.table(&table)?;
+            let soon = keys.iter().filter(|key| key.expires_soon(now)).count() as u64;
+            if soon > 0 {
+                output.note(format!(
+                    "{} within {} days: create others and revoke these",
+                    pluralize(soon, "key expires", "keys expire"),
+                    EXPIRY_WARNING.num_days()
+                ));
+            }
         }
     }
     Ok(Status::Success)
 }
 
-fn state(key: &KeySummary, now: DateTime<Utc>) -> String {
+fn state(key: &KeyResource, now: DateTime<Utc>) -> String {
     match (key.revoked, key.expires) {
         (Some(at), _) => format!("revoked {}", distance(at, now)),
         (None, Some(at)) if at <= now => format!("expired {}", distance(at, now)),
@@ -197,7 +193,11 @@ fn state(key: &KeySummary, now: DateTime<Utc>) -> String {
     }
 }
 
-async fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<Status, Error> {
+async fn revoke(
+    key: &str,
+    administration: &AdministrationArgs,
+    output: &mut Output,
+) -> Result<Status, Error> {
     let list = "atlatl keys list --as URL";
     // A leaked key is found as a whole, so accept that too. It is not printed.
     let parsed = ApiKey::parse(key);
@@ -205,7 +205,7 @@ async fn revoke(key: &str, owner: &SchemaOwner, output: &mut Output) -> Result<S
     if parsed.is_none() && !key.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(Error::usage("neither a key nor the id of a key").with_hint(list));
     }
-    if !owner.registry().await?.revoke_key(id).await.map_err(database_error)? {
+    if !administration.open().await?.revoke_key(id).await? {
         let message = format!("no key {}, or it is already revoked", printable(id));
         return Err(Error::failure(message).with_hint(list));
     }
@@ -233,7 +233,7 @@ fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
 }
 
 /// Random bytes from the operating system, for a key.
-fn random() -> Result<[u8; 48], Error> {
+pub(crate) fn random() -> Result<[u8; 48], Error> {
     let mut bytes = [0; 48];
     getrandom::fill(&mut bytes)
         .map_err(|error| Error::failure(format!("cannot get random numbers: {error}")))?;

@@ -2,7 +2,7 @@
 
 mod by_id;
 mod edit;
-mod export;
+pub(super) mod export;
 pub(super) mod import;
 #[cfg(feature = "local")]
 mod model;

@@ -1,29 +1,34 @@
 //! `atlatl serve`: builds the memory server from the settings, and runs it on stdio or over HTTP.
 
-mod events;
+mod dependencies;
+pub(crate) mod events;
+mod log;
 mod tenants;
 #[cfg(feature = "otel")]
 mod traces;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
-use atlatl_memory::MemoryStore;
+use atlatl_memory::{MemoryStore, Postgres};
 use atlatl_server::event::EventBus;
-use atlatl_server::http::{HttpOptions, Metrics, StopSignal};
+use atlatl_server::http::{HttpOptions, Metrics, PoolUse, StopSignal};
 use atlatl_server::{MemoryServer, MemoryServerConfig, SignedLinks, http, stdio};
 use lro::IdSeed;
 use lro_core::config::ProxyTools;
 use lro_core::{O200k, tokens};
+use lro_http::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::events::{AuditLog, EventFanOut};
+use self::log::Log;
 #[cfg(feature = "otel")]
 use self::traces::Traces;
 use super::proxy::OffloadStack;
-use crate::access::{Auth, Door, descriptors};
+use crate::access::{self, Auth, Door, descriptors};
 use crate::command::runtime;
 use crate::error::{Error, Status};
 use crate::memory_config;
@@ -81,21 +86,36 @@ pub(crate) fn run(args: &Args, mut sources: Sources) -> Result<Status, Error> {
     runtime::block_on_server(async {
         match (endpoint, principals) {
             (Some(endpoint), Some(principals)) => {
-                tenants::serve_tenants(&settings, &principals, endpoint).await
+                tenants::serve_tenants(&settings, sources, &principals, endpoint).await
             }
-            (endpoint, _) => serve_single_tenant(&settings, endpoint).await,
+            (endpoint, _) => serve_single_tenant(&settings, sources, endpoint).await,
         }
     })?
 }
 
 /// Serves the memories of one tenant.
-async fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Result<Status, Error> {
-    let store = memory_config::open_for_server(settings).await?;
-    let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store)?;
+async fn serve_single_tenant(
+    settings: &Settings,
+    sources: Sources,
+    endpoint: Option<Door>,
+) -> Result<Status, Error> {
     let metrics = Arc::new(Metrics::default());
-    let mut events = EventBus::new(IdSeed::from_system)
-        .with(Arc::new(EventFanOut::new(offload.events())))
-        .with(Arc::clone(&metrics) as _);
+    let runtime = match &endpoint {
+        Some(_) => Some(HttpRuntime::start(settings, sources)?),
+        None => None,
+    };
+    let transactions = dependencies::database(&metrics);
+    let (store, database) = memory_config::open_for_server(settings, transactions).await?;
+    if let Some(database) = database {
+        sample_pool(&metrics, database);
+    }
+    let (mut offload, links) = open_offload_stack(settings, endpoint.as_ref(), &store, &metrics)?;
+    let mut ledger = EventFanOut::new(offload.events());
+    if endpoint.is_some() {
+        ledger = ledger.logged();
+    }
+    let mut events =
+        EventBus::new(IdSeed::from_system).with(Arc::new(ledger)).with(Arc::clone(&metrics) as _);
     // On stdio there is no authentication to audit.
     if endpoint.is_some()
         && let Some(audit) = AuditLog::open(&settings.config.server.audit)?
@@ -104,7 +124,9 @@ async fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Res
     }
     offload.tell(Arc::new(events.clone()));
     let mut server_config = server_config(settings, store, events);
-    server_config.embedder = memory_config::server_embedder(settings)?;
+    let embedder = memory_config::server_embedder(settings)?;
+    server_config.embedder =
+        embedder.map(|embedder| dependencies::ReportedEmbedder::wrap(embedder, &metrics));
     server_config.backfill =
         server_config.embedder.as_ref().and_then(|one| memory_config::start_backfill(one, 1));
     add_offloading(&mut server_config, settings, &offload);
@@ -113,13 +135,26 @@ async fn serve_single_tenant(settings: &Settings, endpoint: Option<Door>) -> Res
     let server = MemoryServer::new(server_config).await;
     offload.clean(settings);
     let _maintenance = server.start_maintenance();
-    match endpoint {
+    match endpoint.zip(runtime) {
         None => {
             stdio::serve(&server, io::stdin(), io::stdout()).await;
             Ok(Status::Success)
         }
-        Some(endpoint) => serve_http(endpoint, settings, &offload, links, server, metrics).await,
+        Some((endpoint, runtime)) => {
+            let options = http_options(settings, metrics);
+            serve_http(endpoint, runtime, options, settings, &offload, links, server).await
+        }
     }
+}
+
+/// Measures the connections to the database whenever metrics are read.
+fn sample_pool(metrics: &Metrics, database: Postgres) {
+    metrics.add_sampler(move |metrics| {
+        let status = database.pool_status();
+        let [max, open, in_use, waiting] =
+            [status.max, status.open, status.in_use, status.waiting].map(|n| n as u64);
+        metrics.set_pool(PoolUse::new(max, open, in_use, waiting));
+    });
 }
 
 /// Opens the storage for large results. Over HTTP, unless clients share the file system, it is the
@@ -128,11 +163,15 @@ fn open_offload_stack(
     settings: &Settings,
     endpoint: Option<&Door>,
     store: &Arc<dyn MemoryStore>,
+    metrics: &Arc<Metrics>,
 ) -> Result<(OffloadStack, Option<Arc<SignedLinks>>), Error> {
     let config = &settings.config;
     let endpoint = endpoint.filter(|_| !config.prompt.offload.shared_filesystem);
     let shared = endpoint
-        .map(|endpoint| Ok::<_, Error>((endpoint, open_object_spool(settings)?)))
+        .map(|endpoint| {
+            let requests = (!config.spool.url.is_empty()).then(|| dependencies::bucket(metrics));
+            Ok::<_, Error>((endpoint, open_object_spool(settings, requests)?))
+        })
         .transpose()?;
     let Some((endpoint, Some(spool))) = shared else {
         return Ok((OffloadStack::new(SOURCE, settings, None)?, None));
@@ -178,30 +217,43 @@ fn add_offloading(
 /// Serves one tenant over HTTP until a termination signal.
 async fn serve_http(
     endpoint: Door,
+    runtime: HttpRuntime,
+    mut options: HttpOptions,
     settings: &Settings,
     offload: &OffloadStack,
     links: Option<Arc<SignedLinks>>,
     server: MemoryServer,
-    metrics: Arc<Metrics>,
 ) -> Result<Status, Error> {
-    let mut options = http_options(settings, metrics);
     let tenant = &settings.config.memory.tenant;
     if atlatl_server::auth::is_tenant(tenant) {
         options.tenant.clone_from(tenant);
     }
     options.spools = Some(offload.spools());
     options.links = links;
-    serve_until_signal(
-        endpoint,
-        options,
-        async |Door { listener, auth, .. }, mut options, stopped| {
-            if let Auth::Tokens(tokens) = auth {
-                options.tokens = Some(tokens);
-            }
-            http::run(server, listener, options, stopped).await
-        },
-    )
-    .await
+    let tokens = match &endpoint.auth {
+        Auth::Tokens(tokens) => Some(tokens.clone()),
+        Auth::SameUser | Auth::Principals(_) => None,
+    };
+    let reload = move |settings: &Settings| match (&tokens, access::read_tokens(settings)?) {
+        (Some(tokens), Some(new)) => {
+            tokens.replace(&new);
+            Ok(())
+        }
+        _ => Ok(()),
+    };
+    runtime
+        .serve_until_signal(
+            endpoint,
+            options,
+            reload,
+            async |Door { listener, auth, .. }, mut options, stopped| {
+                if let Auth::Tokens(tokens) = auth {
+                    options.tokens = Some(tokens);
+                }
+                http::run(server, listener, options, stopped).await
+            },
+        )
+        .await
 }
 
 /// The URL of the server without a path: `server.public_url`, or the listening address.
@@ -232,34 +284,120 @@ fn http_options(settings: &Settings, metrics: Arc<Metrics>) -> HttpOptions {
     options
 }
 
-/// Runs a server until SIGTERM, SIGINT or SIGHUP, then flushes traces.
-async fn serve_until_signal(
-    endpoint: Door,
-    #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut options: HttpOptions,
-    run: impl AsyncFnOnce(Door, HttpOptions, StopSignal) -> io::Result<()>,
-) -> Result<Status, Error> {
+/// What an HTTP server has in addition to its tenants: the log, traces, the admin listener and signals.
+struct HttpRuntime {
+    settings: Settings,
+    sources: Sources,
+    log: Log,
+    admin: Option<Listener>,
     #[cfg(feature = "otel")]
-    let traces = Traces::from_env();
-    #[cfg(feature = "otel")]
-    {
-        options.tracer = traces.as_ref().map(Traces::tracer);
+    traces: Option<Traces>,
+}
+
+impl HttpRuntime {
+    /// Binds the admin listener, and starts the log.
+    fn start(settings: &Settings, sources: Sources) -> Result<Self, Error> {
+        let admin = access::listen_for_admin(settings)?;
+        #[cfg(feature = "otel")]
+        let traces = Traces::from_env();
+        #[cfg(feature = "otel")]
+        let log = {
+            let tracer = traces.as_ref().map(Traces::tracer);
+            Log::start(&settings.config, tracer.as_ref())?
+        };
+        #[cfg(not(feature = "otel"))]
+        let log = Log::start(&settings.config, std::marker::PhantomData)?;
+        let settings = settings.clone();
+        Ok(Self {
+            settings,
+            sources,
+            log,
+            admin,
+            #[cfg(feature = "otel")]
+            traces,
+        })
     }
 
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
-    let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
-    let (stop, stopped) = http::stop_channel();
-    thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            stop.now();
+    /// Runs a server until SIGTERM or SIGINT, then flushes traces. SIGHUP reads the configuration again:
+    /// the level of the log changes, and `reload` does its part.
+    async fn serve_until_signal(
+        mut self,
+        endpoint: Door,
+        mut options: HttpOptions,
+        reload: impl Fn(&Settings) -> Result<(), Error> + Send + 'static,
+        run: impl AsyncFnOnce(Door, HttpOptions, StopSignal) -> io::Result<()>,
+    ) -> Result<Status, Error> {
+        #[cfg(feature = "otel")]
+        if self.traces.is_some() {
+            options.set_parent = Some(traces::set_parent);
         }
-    });
-    endpoint.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
-    let place = endpoint.place()?;
-    let result = run(endpoint, options, stopped).await;
-    #[cfg(feature = "otel")]
-    if let Some(traces) = traces {
-        traces.finish();
+        options.version = env!("CARGO_PKG_VERSION");
+        let place = endpoint.place()?;
+        self.announce(&endpoint, &place)?;
+        options.admin = self.admin.take();
+        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
+        let mut signals = signals.map_err(|error| Error::failure(format!("signals: {error}")))?;
+        let (stop, stopped) = http::stop_channel();
+        let (log, sources) = (self.log, self.sources);
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                if signal != SIGHUP {
+                    tracing::info!(signal, "received a signal to stop");
+                    stop.now();
+                    return;
+                }
+                let reloaded = Settings::load(&sources).map_err(Error::from).and_then(|settings| {
+                    log.reload(&settings.config)?;
+                    reload(&settings)
+                });
+                match reloaded {
+                    Ok(()) => tracing::info!("reloaded tokens, keys and log level"),
+                    Err(error) => {
+                        let why = error.message();
+                        tracing::error!(error = why, "cannot reload: the previous values stay");
+                    }
+                }
+            }
+        });
+        let result = run(endpoint, options, stopped).await;
+        tracing::info!("stopped");
+        #[cfg(feature = "otel")]
+        if let Some(traces) = self.traces {
+            traces.finish();
+        }
+        result.map_err(|error| Error::failure(format!("{place}: {error}")))?;
+        Ok(Status::Success)
     }
-    result.map_err(|error| Error::failure(format!("{place}: {error}")))?;
-    Ok(Status::Success)
+
+    /// Says where the server listens, and how it is configured, without secrets.
+    fn announce(&self, endpoint: &Door, place: &str) -> Result<(), Error> {
+        let config = &self.settings.config;
+        let admin = match &self.admin {
+            Some(Listener::Tcp(listener)) => {
+                let address = listener.local_addr();
+                address.map(|address| format!("http://{address}")).unwrap_or_default()
+            }
+            Some(Listener::Unix(socket)) => {
+                format!("{}{}", lro_http::UNIX_PREFIX, socket.path().display())
+            }
+            None => String::new(),
+        };
+        endpoint.announce(&[("MCP", "/mcp"), ("an API", "/v1")])?;
+        let scheme = |url: &str| url.split(':').next().unwrap_or_default().to_owned();
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            listen = place,
+            admin,
+            auth = endpoint.auth.name(),
+            store =
+                if config.memory.store.starts_with("postgres:") { "postgresql" } else { "sqlite" },
+            object_storage = scheme(&config.spool.url),
+            embedder = scheme(&config.memory.embedder),
+            connections = config.memory.connections,
+            drain_seconds = config.server.drain_seconds,
+            audit = !config.server.audit.is_empty(),
+            "started"
+        );
+        Ok(())
+    }
 }

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::{fmt, io};
 
-use lro_core::config::{ConfigKey, ConfigValueKind, InvalidValue, is_section, key};
+use lro_core::config::{ConfigKey, InvalidValue, is_section, key};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::{Map, Number, Value};
@@ -92,9 +92,7 @@ impl Parser<'_> {
             let name = join(section, part.get_ref());
             let origin = self.at(&part.span());
             match (key(&name), value.get_ref()) {
-                (Some(key), DeValue::Table(entries))
-                    if matches!(key.kind, ConfigValueKind::Policies) =>
-                {
+                (Some(key), DeValue::Table(entries)) if key.kind.is_map() => {
                     for (entry, value) in entries {
                         self.entry(key, entry, value);
                     }

@@ -9,15 +9,18 @@ use toml::de::DeValue;
 
 use super::file::to_json;
 use super::{LayerEntries, Origin, Problem, Problems, SettingEntry};
+use crate::settings::secrets;
 
 /// The prefix of environment variables that set a key. `__` separates the levels of the key.
 const VARIABLE_PREFIX: &str = "ATLATL_";
 
-/// Reads every variable with [`VARIABLE_PREFIX`] into `entries`.
+/// Reads every variable with [`VARIABLE_PREFIX`] into `entries`, except for secrets that are not part of
+/// the configuration.
 pub(super) fn read_environment(environment: &[(OsString, OsString)], entries: &mut LayerEntries) {
     let mut variables: Vec<_> = environment
         .iter()
         .filter(|(name, _)| name.as_encoded_bytes().starts_with(VARIABLE_PREFIX.as_bytes()))
+        .filter(|(name, _)| name.to_str().is_none_or(|name| !secrets::ADMIN_KEY.contains(&name)))
         .collect();
     // Sorted, because the order of the environment is arbitrary and problems are reported in order.
     variables.sort();
@@ -48,7 +51,7 @@ fn read_variable(variable: &str, value: &str, origin: Origin, entries: &mut Laye
 /// The entry name in a variable that sets one entry of a map. It is used as it is: tool names are
 /// case-sensitive and often contain `__`.
 fn map_entry_name<'a>(key: &ConfigKey, name: &str, variable: &'a str) -> Option<&'a str> {
-    if !matches!(key.kind, ConfigValueKind::Policies) {
+    if !key.kind.is_map() {
         return None;
     }
     variable.strip_prefix(name)?.strip_prefix("__").filter(|entry| !entry.is_empty())
@@ -83,7 +86,7 @@ fn read_assignment(name: &str, value: &str, entries: &mut LayerEntries) {
         };
         return entries.add_value(key, value, Origin::Flag);
     }
-    let maps = KEYS.iter().filter(|key| matches!(key.kind, ConfigValueKind::Policies));
+    let maps = KEYS.iter().filter(|key| key.kind.is_map());
     for map in maps {
         let Some(entry) = name.strip_prefix(map.name).and_then(|rest| rest.strip_prefix('.'))
         else {

@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::{Value, json};
 use testkit::postgres::{APP, OWNER, PostgresServer};
 
+use crate::canaries::{self, LineCollector};
 use crate::program::Program;
 
 /// The time limit for recovery after an outage.
@@ -79,7 +80,8 @@ fn answer(mut stream: TcpStream, mode: u8) -> Option<()> {
     let (status, body) = match mode {
         GOOD => ("200 OK", embeddings(&body)),
         1 => ("429 Too Many Requests", r#"{"error":{"message":"slow down"}}"#.to_owned()),
-        2 => ("500 Internal Server Error", "broken".to_owned()),
+        // An endpoint may quote what it was sent.
+        2 => ("500 Internal Server Error", String::from_utf8_lossy(&body).into_owned()),
         3 => {
             // Longer than every timeout: no answer arrives, not even after the outage.
             thread::sleep(Duration::from_mins(3));
@@ -108,7 +110,7 @@ fn embeddings(body: &[u8]) -> String {
 /// `atlatl serve` on stdio, which creates the vectors. It exits with the test.
 struct Serving {
     child: Child,
-    remarks: Arc<Mutex<Vec<String>>>,
+    log: LineCollector,
 }
 
 impl Serving {
@@ -121,17 +123,12 @@ impl Serving {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (remarks, stderr) = (Arc::new(Mutex::new(Vec::new())), child.stderr.take().unwrap());
-        let kept = Arc::clone(&remarks);
-        thread::spawn(move || {
-            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-            lines.for_each(|line| kept.lock().unwrap().push(line));
-        });
-        Self { child, remarks }
+        let log = LineCollector::start(BufReader::new(child.stderr.take().unwrap()));
+        Self { child, log }
     }
 
     fn remarked(&self, text: &str) -> usize {
-        self.remarks.lock().unwrap().iter().filter(|line| line.contains(text)).count()
+        self.log.lines().iter().filter(|line| line.contains(text)).count()
     }
 }
 
@@ -139,6 +136,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        canaries::check("standard error", &self.log.text());
     }
 }
 
@@ -174,8 +172,8 @@ fn outage(program: &Program, kind: &str, vectors: impl Fn() -> usize) {
     let all = 1 + FAILURES.len() * WRITTEN;
     let took = wait_for(all, CAUGHT_UP).as_secs_f64();
     eprintln!("soak: {kind}: {all} of {all} vectors {took:.1} s after an outage of {seconds} s");
-    assert_eq!(serving.remarked("retrying"), 1, "{:?}", serving.remarks);
-    assert_eq!(serving.remarked("recovered"), 1, "{:?}", serving.remarks);
+    assert_eq!(serving.remarked("retrying"), 1, "{:?}", serving.log.lines());
+    assert_eq!(serving.remarked("recovered"), 1, "{:?}", serving.log.lines());
 }
 
 /// Stores memories in another process.
@@ -185,6 +183,7 @@ fn write(program: &Program, count: usize, about: &str) {
     for (n, memory) in memories.iter_mut().enumerate() {
         memory.content = format!("Memory {n}, written during {about}.");
     }
+    crate::serving::register(&memories);
     let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full).join("\n");
     let run = program.run_with_input(&["memory", "import", "-", "--json"], lines.as_bytes());
     assert_eq!((run.status, &run.json()["stored"]), (0, &count.into()), "{run}");

@@ -2,7 +2,7 @@
 //! socket, and no other user.
 
 use std::fs::{self, Permissions};
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use atlatl_server::http::Exposure;
 use serde_json::{Value, json};
 
+use crate::canaries::{self, LineCollector};
 use crate::program::Program;
 use crate::proxied::{Proxied, fixture_server};
 use crate::reached::Listening;
@@ -56,6 +57,7 @@ impl Target {
             }
             _ => String::new(),
         };
+        canaries::register_request(headers, &body);
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
              Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
@@ -79,6 +81,7 @@ impl Target {
         }
         let answer = String::from_utf8(answer).ok()?;
         let status = answer.split(' ').nth(1)?.parse().ok()?;
+        canaries::check_response(status, &answer);
         Some((status, answer))
     }
 }
@@ -92,6 +95,7 @@ fn call(tool: &str, arguments: &Value) -> String {
 /// A program with a memory of its owner, and the memory's id.
 fn remembering() -> (Program, String) {
     let program = Program::new();
+    canaries::register_content(CANARY);
     let run = program.run(&["memory", "add", "--type", "semantic", CANARY]);
     assert_eq!(run.status, 0, "{run}");
     let listed = program.run(&["memory", "list", "--json"]).json();
@@ -103,6 +107,7 @@ fn remembering() -> (Program, String) {
 struct OnSocket {
     child: Child,
     path: String,
+    log: LineCollector,
 }
 
 impl OnSocket {
@@ -110,8 +115,10 @@ impl OnSocket {
         let path = path.to_str().unwrap().to_owned();
         let address = format!("unix:{path}");
         let args = [args, &[&address], more].concat();
-        let child = program.command(&args).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
-        let started = Self { child: child.unwrap(), path };
+        let mut command = program.command(&args);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = LineCollector::start(BufReader::new(child.stderr.take().unwrap()));
+        let started = Self { child, path, log };
         let since = Instant::now();
         while UnixStream::connect(&started.path).is_err() {
             assert!(since.elapsed() < WAIT, "nothing listens at {}", started.path);
@@ -135,6 +142,7 @@ impl Drop for OnSocket {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        canaries::check("standard error", &self.log.text());
     }
 }
 

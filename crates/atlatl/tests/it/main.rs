@@ -5,6 +5,7 @@
 
 mod browse;
 mod browser;
+mod canaries;
 mod check;
 mod completions;
 mod decision;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::canaries;
 use crate::program::Program;
 
 /// How long anything may take before a test gives up on it.
@@ -96,6 +97,7 @@ impl Proxied {
     }
 
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        canaries::register_json(arguments);
         let id = self.request("tools/call", &json!({"name": tool, "arguments": arguments}));
         self.answer(id)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use testkit::tool::require_conformance;
 
+use crate::canaries::{self, LineCollector};
 use crate::program::Program;
 use crate::proxied::real_server;
 use crate::serving;
@@ -18,12 +19,17 @@ pub(crate) struct Reached {
     child: Child,
     /// Where MCP is spoken.
     pub(crate) url: String,
+    /// Standard error of a proxy.
+    log: Option<LineCollector>,
 }
 
 impl Drop for Reached {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(log) = &self.log {
+            canaries::check("the log of the proxy", &log.text());
+        }
     }
 }
 
@@ -46,7 +52,7 @@ impl Everything {
             assert!(began.elapsed() < Duration::from_secs(30), "it does not start");
             thread::sleep(Duration::from_millis(20));
         }
-        Reached { child, url: format!("http://127.0.0.1:{port}/mcp") }
+        Reached { child, url: format!("http://127.0.0.1:{port}/mcp"), log: None }
     }
 }
 
@@ -67,7 +73,7 @@ impl Fixture {
             .unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let url = last_word(&mut said);
-        Reached { child, url }
+        Reached { child, url, log: None }
     }
 }
 
@@ -86,8 +92,7 @@ impl Listening {
             .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let url = serving::address(&mut said).0 + "/mcp";
-        thread::spawn(move || said.lines().map_while(Result::ok).for_each(drop));
-        Reached { child, url }
+        Reached { child, url, log: Some(LineCollector::start(said)) }
     }
 }
 

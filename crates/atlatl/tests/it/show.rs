@@ -55,7 +55,11 @@ fn defaults_for_a_person() {
     server.drain_seconds              0
     server.audit                      ""
     server.tenant_claim               "tenant"
+    server.issuers                    {}
     server.database_ms_per_second     0
+    server.admin.listen               ""
+    server.log.format                 "text"
+    server.log.level                  "info"
     ledger.path                       "" = {state dir}/ledger.jsonl
     ledger.retention_days             90
     --- stderr
@@ -128,7 +132,15 @@ fn defaults_for_a_program() {
         "drain_seconds": 0,
         "audit": "",
         "tenant_claim": "tenant",
-        "database_ms_per_second": 0
+        "issuers": {},
+        "database_ms_per_second": 0,
+        "admin": {
+          "listen": ""
+        },
+        "log": {
+          "format": "text",
+          "level": "info"
+        }
       },
       "ledger": {
         "path": "",
@@ -202,7 +214,11 @@ fn origins_for_a_person() {
     server.drain_seconds              0                                      default
     server.audit                      ""                                     default
     server.tenant_claim               "tenant"                               default
+    server.issuers                    {}                                     default
     server.database_ms_per_second     0                                      default
+    server.admin.listen               ""                                     default
+    server.log.format                 "text"                                 default
+    server.log.level                  "info"                                 default
     ledger.path                       "" = {state dir}/ledger.jsonl          default
     ledger.retention_days             90                                     default
     --- stderr

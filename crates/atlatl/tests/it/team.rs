@@ -1,15 +1,22 @@
 //! A team's memories: one real database, several processes.
 
+mod administration;
 mod commands;
 mod doctor;
+mod erasure;
 mod faults;
+mod identity;
 mod kills;
 mod links;
 mod logins;
+mod operations;
+mod provider;
 mod replicas;
 mod restore;
 mod tenants;
 mod upgrade;
+#[cfg(feature = "otel")]
+mod verbose_log;
 mod waiting;
 
 use std::io::{Read as _, Write as _};
@@ -19,8 +26,9 @@ use serde_json::{Value, json};
 use testkit::postgres::{APP, OWNER, PostgresServer};
 use testkit::s3;
 
+use crate::canaries;
 use crate::program::Program;
-use crate::serving::{Serving, authorization, harbours};
+use crate::serving::{Serving, authorization, harbours, register};
 
 /// A program whose memories are in a database that has our schema.
 fn team(server: &PostgresServer) -> Program {
@@ -57,7 +65,9 @@ fn storing_at(program: Program, s3: &s3::S3Server, place: SocketAddr) -> Program
 
 /// Fills the store.
 fn filled(program: &Program, memories: usize) {
-    let lines = testkit::corpus::lines(&harbours(memories), mif::DetailLevel::Full).join("\n");
+    let memories = harbours(memories);
+    register(&memories);
+    let lines = testkit::corpus::lines(&memories, mif::DetailLevel::Full).join("\n");
     let run = program.run_with_input(&["memory", "import", "-"], lines.as_bytes());
     assert_eq!(run.status, 0, "{run}");
 }
@@ -86,6 +96,7 @@ fn asked_with(url: &str, method: &str, path: &str, body: &str, more: &str) -> Op
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).ok()?;
     let length = body.len();
+    canaries::register_request(more, body);
     let authorization = authorization(url, more);
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
@@ -98,6 +109,7 @@ fn asked_with(url: &str, method: &str, path: &str, body: &str, more: &str) -> Op
     let answer = String::from_utf8(answer).unwrap();
     let (headers, body) = answer.split_once("\r\n\r\n")?;
     let status = headers.split(' ').nth(1)?.parse().ok()?;
+    canaries::check_response(status, &answer);
     Some(Answer { status, headers: headers.to_lowercase(), body: body.to_owned() })
 }
 

@@ -1,7 +1,7 @@
 //! Traces: what a collector gets to know of requests, and what it does not.
 
 mod asking;
-mod collector;
+pub(crate) mod collector;
 mod costs;
 
 use std::collections::BTreeSet;
@@ -63,10 +63,10 @@ fn the_span_in_meta_is_the_parent_before_the_one_in_the_headers() {
 
     let spans = collector.spans();
     for (n, name, state, below) in [
-        (1, "tools/call recall_memories", "a=1,b=2", &["store"][..]),
-        (2, "tools/call recall_memories", "rojo=00f067aa,congo=t61", &["store"]),
-        (3, "tools/call recall_memories", "", &["store", "offload"]),
-        (4, "tools/call search_memories", "", &["store"]),
+        (1, "tools/call recall_memories", "a=1,b=2", &["store", "intercept"][..]),
+        (2, "tools/call recall_memories", "rojo=00f067aa,congo=t61", &["store", "intercept"]),
+        (3, "tools/call recall_memories", "", &["store", "intercept"]),
+        (4, "tools/call search_memories", "", &["store", "intercept"]),
         (5, "tools/call lro_extract", "", &["extract"]),
     ] {
         let (span, parts) = of_trace(&spans, &trace(n));

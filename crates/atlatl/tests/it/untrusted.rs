@@ -111,7 +111,21 @@ fn harmful(key: &ConfigKey, clone: &Path, address: &str, bait: Bait) -> Value {
             json!([format!("http://{address} X-Stolen: ${{OPENAI_API_KEY}}")])
         }
         ConfigValueKind::Policies => json!({"*": "offload"}),
+        ConfigValueKind::Issuers => {
+            json!({"evil": {"url": format!("http://{address}"), "tenant": "stolen"}})
+        }
         _ => panic!("{}: a harmful value of this kind is missing", key.name),
+    }
+}
+
+/// A value as TOML, on one line.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Object(entries) => {
+            let entry = |(name, value)| format!("{name:?} = {}", inline(value));
+            format!("{{ {} }}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
     }
 }
 
@@ -121,7 +135,7 @@ fn hostile(clone: &Path, address: &str, bait: Bait) -> (String, BTreeMap<&'stati
         KEYS.iter().map(|key| (key.name, harmful(key, clone, address, bait))).collect();
     let line = |(name, value): (&&str, &Value)| match value {
         Value::Object(map) => {
-            let line = |(entry, value)| format!("{name}.{entry:?} = {value}\n");
+            let line = |(entry, value)| format!("{name}.{entry:?} = {}\n", inline(value));
             map.iter().map(line).collect::<Vec<_>>().concat()
         }
         value => format!("{name} = {value}\n"),
@@ -258,7 +272,10 @@ fn g01_a_hostile_project_file_sets_nothing_outside_the_allow_list() {
         for key in KEYS.iter().filter(|key| key.project == ProjectUse::TrustRequired) {
             let says = doctor.json()["findings"].as_array().unwrap().iter().any(|finding| {
                 finding["check"] == "project-file"
-                    && finding["says"].as_str().unwrap().starts_with(&format!("{} is ", key.name))
+                    && [" is ", "."].iter().any(|after| {
+                        let begins = format!("{}{after}", key.name);
+                        finding["says"].as_str().unwrap().starts_with(&begins)
+                    })
             });
             assert!(says, "{}: {doctor}", key.name);
             let rows = origins.lines(key.name);

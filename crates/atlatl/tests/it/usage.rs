@@ -38,8 +38,9 @@ fn help_says_what_there_is() {
       watch        Print what is stored, queried and refused, as it happens
       memory       Add, search, import and export your memories
       db           Manage the PostgreSQL database
-      tenants      Create, list and remove the tenants of a team's database
+      tenants      Create, list, erase and remove the tenants of a team's database
       keys         Create, list and revoke the API keys of tenants
+      access       Explain what access tokens give access to
       completions  Print a shell completion script
       man          Write the manual pages, one per command
       trust        Allow a project file to set every configuration key

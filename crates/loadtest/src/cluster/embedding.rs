@@ -85,8 +85,13 @@ struct EmbeddingRun {
 
 /// Measures a cluster without kills, and another one with kills if some are wanted.
 pub(super) fn run(dir: &Path, atlatl: PathBuf, args: &EmbeddingArgs) -> Result<EmbeddingReport> {
-    let mut spec =
-        ClusterSpec { atlatl, replicas: args.replicas.into(), tenants: TENANTS, embedder: None };
+    let mut spec = ClusterSpec {
+        atlatl,
+        replicas: args.replicas.into(),
+        tenants: TENANTS,
+        embedder: None,
+        issuer: None,
+    };
     let mut runs = Vec::new();
     for kills in [0, args.kills] {
         if kills == 0 && !runs.is_empty() {

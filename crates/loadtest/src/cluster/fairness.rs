@@ -28,7 +28,7 @@ const LARGEST_CLIENTS: usize = 64;
 const MEMORIES_PER_OTHER_TENANT: usize = 500;
 /// A query whose words are in many memories.
 const LARGEST_QUERY: &str = "database deployment customer release backup";
-const OTHER_QUERY: &str = "restart billing with Postgres";
+pub(super) const OTHER_QUERY: &str = "restart billing with Postgres";
 
 /// The p95 of other tenants beside the largest one, compared with their p95 alone.
 const MAX_RATIO: f64 = 2.0;
@@ -36,7 +36,7 @@ const MAX_READY_MS: f64 = 100.0;
 
 /// The pause of a client of another tenant between two requests, so that these clients together
 /// leave the machine idle most of the time.
-const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const REQUEST_INTERVAL: Duration = Duration::from_millis(50);
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long clients run before their requests count.
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -64,17 +64,17 @@ struct Measurement {
 
 /// The latencies of successful requests, and the number of others by kind.
 #[derive(Debug, Default, Serialize)]
-struct Latencies {
-    requests: usize,
-    p50_ms: f64,
-    p95_ms: f64,
-    max_ms: f64,
-    refused: BTreeMap<String, u64>,
+pub(super) struct Latencies {
+    pub(super) requests: usize,
+    pub(super) p50_ms: f64,
+    pub(super) p95_ms: f64,
+    pub(super) max_ms: f64,
+    pub(super) refused: BTreeMap<String, u64>,
 }
 
 /// The requests of one client.
 #[derive(Debug, Default)]
-struct Samples {
+pub(super) struct Samples {
     times_ms: Vec<f64>,
     refused: BTreeMap<String, u64>,
 }
@@ -87,7 +87,7 @@ impl Samples {
         }
     }
 
-    fn latencies(mut self) -> Latencies {
+    pub(super) fn latencies(mut self) -> Latencies {
         self.times_ms.sort_by(f64::total_cmp);
         Latencies {
             requests: self.times_ms.len(),
@@ -168,7 +168,7 @@ fn measure(others: &[Tenant], port: u16, duration: Duration) -> Result<Measureme
     Ok(Measurement { others: others?.latencies(), ready: ready?.latencies() })
 }
 
-fn join(clients: Vec<ScopedJoinHandle<'_, Samples>>) -> Result<Samples> {
+pub(super) fn join(clients: Vec<ScopedJoinHandle<'_, Samples>>) -> Result<Samples> {
     let mut sums = Samples::default();
     for client in clients {
         sums.merge(client.join().map_err(|_| anyhow!("a client panicked"))?);
@@ -177,7 +177,7 @@ fn join(clients: Vec<ScopedJoinHandle<'_, Samples>>) -> Result<Samples> {
 }
 
 /// Searches the memories of a tenant until `is_over`.
-fn send_searches(
+pub(super) fn send_searches(
     tenant: &Tenant,
     query: &str,
     port: u16,

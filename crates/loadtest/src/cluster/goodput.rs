@@ -1,7 +1,7 @@
 //! The goodput of a group of clients: good responses by the time they arrive.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
@@ -24,6 +24,19 @@ pub(super) fn spawn_clients<'scope, 'env>(
     meter: &'env GoodputMeter,
     stop: &'env AtomicBool,
 ) -> Vec<ScopedJoinHandle<'scope, Counters>> {
+    spawn_paced_clients(scope, tenants, port, numbers, Duration::ZERO, meter, stop)
+}
+
+/// The same with a pause after each request, so that the clients do not use the whole machine.
+pub(super) fn spawn_paced_clients<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    tenants: &'env Tenants,
+    port: u16,
+    numbers: std::ops::Range<usize>,
+    pause: Duration,
+    meter: &'env GoodputMeter,
+    stop: &'env AtomicBool,
+) -> Vec<ScopedJoinHandle<'scope, Counters>> {
     let clients = numbers.map(|number| {
         scope.spawn(move || {
             let mut client = Client::new(tenants, number, port);
@@ -33,6 +46,7 @@ pub(super) fn spawn_clients<'scope, 'env>(
                 let good = client.api.counters.good_responses();
                 meter.add(good - counted);
                 counted = good;
+                thread::sleep(pause);
             }
             client.api.counters
         })

@@ -1,6 +1,7 @@
-//! An HTTP client of one port of this machine, and the outcome of a request as the load test counts it.
+//! An HTTP client of one address of this machine, and the outcome of a request as the load test counts it.
 
 use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use ureq::http::{self, HeaderMap};
@@ -92,16 +93,21 @@ impl From<ureq::Error> for RequestError {
     }
 }
 
-/// Sends requests to one port over a connection that it keeps open.
+/// Sends requests to one address over a connection that it keeps open.
 #[derive(Debug)]
 pub(super) struct HttpClient {
-    port: u16,
+    address: SocketAddrV4,
     agent: Agent,
 }
 
 impl HttpClient {
-    /// A client whose requests may take `timeout` each.
+    /// A client of a port whose requests may take `timeout` each.
     pub(super) fn new(port: u16, timeout: Duration) -> Self {
+        Self::with_address(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port), timeout)
+    }
+
+    /// The same for another address of this machine.
+    pub(super) fn with_address(address: SocketAddrV4, timeout: Duration) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -110,7 +116,7 @@ impl HttpClient {
             .timeout_global(Some(timeout))
             .max_idle_connections(1)
             .build();
-        Self { port, agent: config.into() }
+        Self { address, agent: config.into() }
     }
 
     /// Sends a request once. A failed one is not repeated: the server may have executed it.
@@ -130,7 +136,7 @@ impl HttpClient {
         request: &Request,
         body: impl AsSendBody,
     ) -> Result<Response, RequestError> {
-        let uri = format!("http://127.0.0.1:{}{}", self.port, request.path);
+        let uri = format!("http://{}{}", self.address, request.path);
         let mut built = http::Request::builder().method(request.method).uri(uri);
         for (name, value) in &request.headers {
             built = built.header(*name, value);

@@ -102,7 +102,7 @@ pub(super) fn run(
     for (program, atlatl) in programs {
         output::progress(format_args!("idle cost of {program}"));
         let (replicas, tenants) = (args.replicas.into(), args.tenants.into());
-        let spec = ClusterSpec { atlatl, replicas, tenants, embedder: None };
+        let spec = ClusterSpec { atlatl, replicas, tenants, embedder: None, issuer: None };
         let measure = |state: &mut State| measure(state, program, &current, args);
         runs.push(lifecycle::with_cluster(dir, &spec, measure)?);
     }

@@ -29,6 +29,9 @@ pub(super) struct ClusterSpec {
     pub(super) tenants: usize,
     /// The embedder of the servers, as in `memory.embedder`; without one, memories get no vectors.
     pub(super) embedder: Option<String>,
+    /// The authorization server whose tokens the servers accept in addition to keys. With one, the
+    /// servers run as an operator runs them: each has an admin listener, and its log is JSON.
+    pub(super) issuer: Option<String>,
 }
 
 /// The CPU time of the processes of a cluster since their start.
@@ -78,9 +81,14 @@ pub(super) fn up(dir: &Path, spec: &ClusterSpec) -> Result<State> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let dir = dir.canonicalize()?;
     let postgres_dir = services::create_postgres_dir(&dir, &mut programs)?;
-    let ports = process::free_ports(3 + spec.replicas)?;
-    let mut state = State::new(&dir, postgres_dir, programs, &ports)?;
+    let components = 3 + spec.replicas;
+    let admin_listeners = if spec.issuer.is_some() { spec.replicas } else { 0 };
+    let ports = process::free_ports(components + admin_listeners)?;
+    let (ports, admin_ports) = ports.split_at(components);
+    let mut state = State::new(&dir, postgres_dir, programs, ports)?;
     state.embedder.clone_from(&spec.embedder);
+    state.issuer.clone_from(&spec.issuer);
+    state.admin_ports = admin_ports.to_vec();
     // From here on `down` finds everything.
     state.save()?;
     match provision(&mut state, spec.tenants) {
@@ -108,6 +116,10 @@ fn provision(state: &mut State, tenants: usize) -> Result<()> {
     services::psql(state, "postgres", &roles)?;
     services::psql(state, DATABASE, "CREATE EXTENSION vector").context("pgvector")?;
     tenants::create(state, tenants)?;
+    if state.replicas.is_empty() {
+        // Who asked for none starts servers of another kind, and the balancer afterwards.
+        return Ok(());
+    }
     output::progress(format_args!("starting {} servers and a balancer", state.replicas.len()));
     for number in 0..state.replicas.len() {
         state.start(Component::Replica(number))?;
@@ -118,7 +130,11 @@ fn provision(state: &mut State, tenants: usize) -> Result<()> {
             services::is_ready(port, START_TIMEOUT)
         })?;
     }
-    // The balancer responds itself while it has no server, so this waits for its first one.
+    start_balancer(state)
+}
+
+/// Starts the balancer and waits until it has a server: it responds itself while it has none.
+pub(super) fn start_balancer(state: &mut State) -> Result<()> {
     start_and_wait(state, Component::Balancer, |state| {
         services::is_ready(state.balancer.port, START_TIMEOUT)
     })
@@ -183,6 +199,13 @@ pub(super) fn save_logs(dir: &Path) -> Result<PathBuf> {
         }
     }
     Ok(logs)
+}
+
+/// The last lines of a log.
+pub(super) fn log_tail(path: &Path) -> String {
+    let log = fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
 }
 
 impl State {
@@ -250,9 +273,7 @@ impl State {
     /// The last lines of a component's log.
     pub(super) fn log_tail(&self, component: Component) -> String {
         let name = self.process(component).map(|process| process.name).unwrap_or_default();
-        let log = fs::read_to_string(self.dir.join(format!("{name}.log"))).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+        log_tail(&self.dir.join(format!("{name}.log")))
     }
 
     fn process(&self, component: Component) -> Result<ProcessSpec> {

@@ -89,7 +89,7 @@ pub(super) fn run(
     for (program, atlatl) in programs {
         output::progress(format_args!("mixed load on {program}"));
         let (replicas, tenants) = (args.replicas.into(), args.tenants.into());
-        let spec = ClusterSpec { atlatl, replicas, tenants, embedder: None };
+        let spec = ClusterSpec { atlatl, replicas, tenants, embedder: None, issuer: None };
         runs.push(lifecycle::with_cluster(dir, &spec, |state| measure(state, program, args))?);
     }
     Ok(MixedReport {

@@ -191,6 +191,17 @@ pub(super) fn signal_session(session: u32, signal: &str) {
     send_signal(signal, &[format!("-{session}")]);
 }
 
+/// Sends a signal to all processes that work in `directory`.
+pub(super) fn signal_processes_in(directory: &Path, signal: &str) {
+    // The second time to those that were started while the first list was made.
+    for _ in 0..2 {
+        let pids: Vec<String> = processes_in(directory).iter().map(u32::to_string).collect();
+        if !pids.is_empty() {
+            send_signal(signal, &pids);
+        }
+    }
+}
+
 /// Waits until no process of a session is left; false if some are after `timeout`.
 pub(super) fn wait_for_exit(session: u32, timeout: Duration) -> bool {
     wait_until(timeout, || !is_running(session))

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -193,34 +194,57 @@ pub(super) fn init_servers(state: &State) -> Result<()> {
 }
 
 fn server_config(state: &State) -> String {
-    let (store, balancer) = (postgres_url(state, SERVER_ROLE), state.balancer.port);
+    let (store, public_url) = (postgres_url(state, SERVER_ROLE), public_url(state));
     let embedder = state.embedder.as_deref().unwrap_or("none");
+    let (auth, log) = match &state.issuer {
+        Some(issuer) => (format!("keys,oauth:{issuer}"), "\n[server.log]\nformat = \"json\"\n"),
+        None => ("keys".to_owned(), ""),
+    };
     format!(
         "[memory]\nstore = \"{store}\"\nembedder = \"{embedder}\"\n\n\
-         [spool]\nurl = \"s3://{BUCKET}/atlatl\"\n\n\
-         [server]\nauth = \"keys\"\npublic_url = \"http://127.0.0.1:{balancer}\"\ndrain_seconds = 1\n"
+         [spool]\nurl = \"{}\"\n\n\
+         [server]\nauth = \"{auth}\"\npublic_url = \"{public_url}\"\ndrain_seconds = 1\n{log}",
+        bucket_url()
     )
 }
 
-pub(super) fn server_process(state: &State, number: usize) -> Result<ProcessSpec> {
-    let port = state.replicas.get(number).context("no such replica")?.port;
-    let home = server_home(state, number);
-    let env = vec![
+/// Where servers store results.
+pub(super) fn bucket_url() -> String {
+    format!("s3://{BUCKET}/atlatl")
+}
+
+/// The environment variables for a client of the bucket.
+pub(super) fn object_storage_env(state: &State) -> [(&'static str, String); 5] {
+    [
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
         ("AWS_SECRET_ACCESS_KEY", SECRET_KEY.to_owned()),
         ("AWS_REGION", "us-east-1".to_owned()),
         ("AWS_ENDPOINT", format!("http://127.0.0.1:{}", state.s3.port)),
         ("AWS_ALLOW_HTTP", "true".to_owned()),
-        ("HOME", path_str(&home)?),
-        ("TMPDIR", path_str(&home.join("tmp"))?),
-    ];
+    ]
+}
+
+/// The directory of the S3 server with the results of a tenant, whose name needs no encoding.
+pub(super) fn results_dir(state: &State, tenant: &Tenant) -> PathBuf {
+    state.dir.join("s3").join(BUCKET).join("atlatl").join(format!("t-{}", tenant.name))
+}
+
+pub(super) fn server_process(state: &State, number: usize) -> Result<ProcessSpec> {
+    let port = state.replicas.get(number).context("no such replica")?.port;
+    let home = server_home(state, number);
+    let mut env = Vec::from(object_storage_env(state));
+    env.extend([("HOME", path_str(&home)?), ("TMPDIR", path_str(&home.join("tmp"))?)]);
     let listen = format!("127.0.0.1:{port}");
     let config = path_str(&state.dir.join(SERVER_CONFIG))?;
     let args = ["serve", "--http", &listen, "--config", &config];
+    let mut args = Vec::from(args.map(str::to_owned));
+    if let Some(port) = state.admin_ports.get(number) {
+        args.extend(["--set".to_owned(), format!("server.admin.listen=127.0.0.1:{port}")]);
+    }
     Ok(ProcessSpec {
         name: server_name(number),
         program: state.programs.atlatl.clone(),
-        args: args.map(str::to_owned).into(),
+        args,
         env,
         stop_signal: "TERM",
         user: User::Current,
@@ -233,6 +257,16 @@ pub(super) fn is_ready(port: u16, timeout: Duration) -> bool {
     response.is_ok_and(|response| response.status == 200)
 }
 
+/// The base URL of the servers, which is that of the balancer.
+pub(super) fn public_url(state: &State) -> String {
+    format!("http://127.0.0.1:{}", state.balancer.port)
+}
+
+/// The log of a server.
+pub(super) fn server_log(state: &State, number: usize) -> PathBuf {
+    state.dir.join(format!("{}.log", server_name(number)))
+}
+
 /// The name of a server in logs and in the balancer's configuration.
 pub(super) fn server_name(number: usize) -> String {
     format!("server-{}", number + 1)
@@ -242,16 +276,56 @@ fn server_home(state: &State, number: usize) -> PathBuf {
     state.dir.join(server_name(number))
 }
 
-/// Writes the balancer's configuration.
+/// How the balancer checks whether a server is ready. One success is enough.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HealthCheck {
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+    /// After how many failures in a row the balancer stops sending requests.
+    pub(super) failure_threshold: u32,
+}
+
+/// Stops sending requests to a server as soon as possible.
+const FREQUENT_CHECK: HealthCheck = HealthCheck {
+    interval: Duration::from_millis(200),
+    timeout: Duration::from_secs(1),
+    failure_threshold: 1,
+};
+
+/// A server behind the balancer.
+#[derive(Debug, Clone)]
+pub(super) struct BalancedServer {
+    pub(super) name: String,
+    pub(super) address: SocketAddrV4,
+    /// The port of `/readyz` for the health check.
+    pub(super) check_port: u16,
+}
+
+/// Writes the balancer's configuration with the servers of the cluster.
 pub(super) fn init_balancer(state: &State) -> Result<()> {
-    let ports: Vec<u16> = state.replicas.iter().map(|endpoint| endpoint.port).collect();
-    fs::write(state.dir.join(BALANCER_CONFIG), balancer_config(state.balancer.port, &ports))
-        .context("the balancer's configuration")
+    let servers = state.replicas.iter().enumerate().map(|(number, endpoint)| BalancedServer {
+        name: server_name(number),
+        address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, endpoint.port),
+        check_port: endpoint.port,
+    });
+    configure_balancer(state, FREQUENT_CHECK, &servers.collect::<Vec<_>>())
+}
+
+/// Writes the balancer's configuration with these servers.
+pub(super) fn configure_balancer(
+    state: &State,
+    check: HealthCheck,
+    servers: &[BalancedServer],
+) -> Result<()> {
+    let text = balancer_config(state.balancer.port, check, servers);
+    fs::write(state.dir.join(BALANCER_CONFIG), text).context("the balancer's configuration")
 }
 
 /// Round robin over the servers that are ready. No retries: a client must see every failed request,
 /// failed writes above all.
-fn balancer_config(port: u16, replicas: &[u16]) -> String {
+fn balancer_config(port: u16, check: HealthCheck, servers: &[BalancedServer]) -> String {
+    let HealthCheck { interval, timeout, failure_threshold } = check;
+    let (interval, timeout) = (interval.as_millis(), timeout.as_millis());
     let mut text = format!(
         "global
     maxconn 4096
@@ -262,7 +336,7 @@ defaults
     timeout client 20s
     timeout server 10s
     timeout queue 1s
-    timeout check 1s
+    timeout check {timeout}ms
     timeout http-request 5s
     timeout http-keep-alive 20s
     retries 0
@@ -277,11 +351,12 @@ backend servers
     option httpchk
     http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host 127.0.0.1
     http-check expect status 200
-    default-server check inter 200ms fastinter 200ms downinter 200ms fall 1 rise 1
+    default-server check inter {interval}ms fastinter {interval}ms downinter {interval}ms fall \
+         {failure_threshold} rise 1
 "
     );
-    for (number, port) in replicas.iter().enumerate() {
-        let _ = writeln!(text, "    server {} 127.0.0.1:{port}", server_name(number));
+    for BalancedServer { name, address, check_port } in servers {
+        let _ = writeln!(text, "    server {name} {address} port {check_port}");
     }
     text
 }
@@ -309,10 +384,22 @@ mod tests {
 
     #[test]
     fn every_server_has_a_health_check_and_no_request_is_retried() {
-        let text = balancer_config(21_002, &[21_003, 21_004]);
+        let server = |name: &str, address: &str, check_port| BalancedServer {
+            name: name.to_owned(),
+            address: address.parse().unwrap(),
+            check_port,
+        };
+        let servers = [
+            server("server-1", "127.0.0.1:21003", 21_003),
+            server("pod-2", "127.0.9.2:7171", 7190),
+        ];
+        let text = balancer_config(21_002, FREQUENT_CHECK, &servers);
         assert!(text.contains("\n    bind 127.0.0.1:21002\n"), "{text}");
+        assert!(text.contains("\n    timeout check 1000ms\n"), "{text}");
+        assert!(text.contains(" inter 200ms fastinter 200ms downinter 200ms fall 1 "), "{text}");
         assert!(text.ends_with(
-            "rise 1\n    server server-1 127.0.0.1:21003\n    server server-2 127.0.0.1:21004\n"
+            "rise 1\n    server server-1 127.0.0.1:21003 port 21003\n    \
+             server pod-2 127.0.9.2:7171 port 7190\n"
         ));
         assert!(text.contains("\n    retries 0\n    no option redispatch\n"), "{text}");
     }

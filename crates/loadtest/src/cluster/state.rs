@@ -28,6 +28,12 @@ pub(super) struct State {
     /// The embedder of the servers, as in `memory.embedder`; none without.
     #[serde(default)]
     pub(super) embedder: Option<String>,
+    /// The authorization server whose tokens the servers accept; none without.
+    #[serde(default)]
+    pub(super) issuer: Option<String>,
+    /// The ports of the servers' admin listeners; empty without.
+    #[serde(default)]
+    pub(super) admin_ports: Vec<u16>,
     pub(super) postgres: Endpoint,
     pub(super) s3: Endpoint,
     pub(super) balancer: Endpoint,
@@ -69,6 +75,8 @@ impl State {
             expires_at,
             programs,
             embedder: None,
+            issuer: None,
+            admin_ports: Vec::new(),
             postgres,
             s3,
             balancer,

@@ -85,7 +85,7 @@ pub(super) fn run(dir: &Path, new: &Path, args: &UpgradeArgs) -> Result<UpgradeR
     let old = &args.from;
     let atlatl = old.canonicalize().with_context(|| format!("{}", old.display()))?;
     let (replicas, tenants) = (args.replicas.into(), args.tenants.into());
-    let spec = ClusterSpec { atlatl, replicas, tenants, embedder: None };
+    let spec = ClusterSpec { atlatl, replicas, tenants, embedder: None, issuer: None };
     lifecycle::with_cluster(dir, &spec, |state| measure(state, new, args))
 }
 

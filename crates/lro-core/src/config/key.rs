@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::issuer;
+
 /// One row of the key table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,6 +71,8 @@ pub enum ConfigValueKind {
     Secrets,
     /// A map from tool globs to policies.
     Policies,
+    /// A map from names to issuers of tokens.
+    Issuers,
 }
 
 impl ConfigKey {
@@ -79,9 +83,9 @@ impl ConfigKey {
 
     /// Checks that the key accepts `value`; for a map, checks all its entries.
     pub fn check(&self, value: &Value) -> Result<(), InvalidValue> {
-        let ConfigValueKind::Policies = self.kind else {
+        if !self.kind.is_map() {
             return self.accept(self.name, value, self.kind.accepts(value));
-        };
+        }
         let Some(entries) = value.as_object() else {
             return self.accept(self.name, value, false);
         };
@@ -90,6 +94,12 @@ impl ConfigKey {
 
     /// Checks that the entry `entry` of this map accepts `value`.
     pub fn check_entry(&self, entry: &str, value: &Value) -> Result<(), InvalidValue> {
+        if self.kind == ConfigValueKind::Issuers {
+            return issuer::check(entry, value).map_err(|wrong| {
+                let name = format!("{}{}", self.entry_name(entry), wrong.part);
+                InvalidValue::new(name, self.redact(value), wrong.expected)
+            });
+        }
         let accepts = matches!(self.kind, ConfigValueKind::Policies) && is_policy(value);
         if accepts {
             return Ok(());
@@ -142,6 +152,11 @@ const EXPECTED_POLICY: &str =
     "\"inline\", \"offload\" or { threshold_tokens = n } with n of at least 1";
 
 impl ConfigValueKind {
+    /// Whether the values are maps, whose entries are checked and merged one by one.
+    pub fn is_map(&self) -> bool {
+        matches!(self, Self::Policies | Self::Issuers)
+    }
+
     /// A description of the accepted values, which completes "expected …".
     pub fn expected(&self) -> String {
         match self {
@@ -157,6 +172,9 @@ impl ConfigValueKind {
             Self::Policies => {
                 format!("a table from tool globs to policies, each of them {EXPECTED_POLICY}")
             }
+            Self::Issuers => {
+                "a table from names to issuers, each of them with url and rules".to_owned()
+            }
         }
     }
 
@@ -169,7 +187,7 @@ impl ConfigValueKind {
             Self::Text | Self::Secret | Self::Locator(_) => "text",
             Self::Choice(_) => "choice",
             Self::List | Self::Secrets => "list",
-            Self::Policies => "map",
+            Self::Policies | Self::Issuers => "map",
         }
     }
 
@@ -196,7 +214,7 @@ impl ConfigValueKind {
             Self::List | Self::Secrets => value.as_array().is_some_and(|items| {
                 items.iter().all(|item| item.as_str().is_some_and(|text| !text.is_empty()))
             }),
-            Self::Policies => value.is_object(),
+            Self::Policies | Self::Issuers => value.is_object(),
         }
     }
 }

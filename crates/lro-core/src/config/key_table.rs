@@ -23,6 +23,8 @@ const MEMORY: &[&str] = &["memory", "serve"];
 const PROXY: &[&str] = &["proxy"];
 /// The memory server.
 const SERVE: &[&str] = &["serve"];
+/// The memory server, and the command that explains what it does with a token.
+const SERVE_AND_ACCESS: &[&str] = &["serve", "access"];
 /// Commands that serve HTTP.
 const HTTP: &[&str] = &["proxy", "serve"];
 
@@ -313,7 +315,7 @@ pub const KEYS: &[ConfigKey] = &[
         Text,
         r#""""#,
         "The file with the password for a PostgreSQL database, which only its owner may be able to \
-         read, read for each connection unless the URL or PGPASSWORD has a password.",
+         read, read for each connection unless the URL, PGPASSWORD or PGPASSWORD_FILE has one.",
     )
     .for_commands(MEMORY),
     row(
@@ -365,7 +367,8 @@ pub const KEYS: &[ConfigKey] = &[
         r#""""#,
         "How HTTP clients authenticate: empty for this user's token on a port, and for the user id \
          on a Unix socket; \"token-file:PATH\", a file with one bearer token per line; for `atlatl \
-         serve` with many tenants \"keys\", \"oauth:ISSUER\" or both, separated by a comma.",
+         serve` with many tenants \"keys\", \"oauth\" for the tokens of server.issuers or \
+         \"oauth:ISSUER\" for those of one issuer, or keys and one of these, separated by a comma.",
     )
     .for_commands(HTTP),
     row(
@@ -400,9 +403,18 @@ pub const KEYS: &[ConfigKey] = &[
         TrustRequired,
         Text,
         r#""tenant""#,
-        "The claim of a token that names the tenant.",
+        "The claim of a token that names the tenant, for \"oauth:ISSUER\".",
     )
     .for_commands(SERVE),
+    row(
+        "server.issuers",
+        TrustRequired,
+        ConfigValueKind::Issuers,
+        "{}",
+        "The issuers whose tokens \"oauth\" accepts, by a name for logs, with the rules that map claims \
+         to tenants and scopes.",
+    )
+    .for_commands(SERVE_AND_ACCESS),
     row(
         "server.database_ms_per_second",
         TrustRequired,
@@ -410,6 +422,32 @@ pub const KEYS: &[ConfigKey] = &[
         "0",
         "Database time that one tenant may use on average, in milliseconds per second, on a server \
          for many tenants; 0 for no limit.",
+    )
+    .for_commands(SERVE),
+    row(
+        "server.admin.listen",
+        TrustRequired,
+        Text,
+        r#""""#,
+        "The address and port, or unix:PATH, of health, readiness, metrics and version, which need no key and \
+         which only probes and Prometheus should reach; empty for none.",
+    )
+    .for_commands(SERVE),
+    row(
+        "server.log.format",
+        TrustRequired,
+        Choice(&["text", "json"]),
+        r#""text""#,
+        "The form of the lines that an HTTP server writes to standard error.",
+    )
+    .for_commands(SERVE),
+    row(
+        "server.log.level",
+        TrustRequired,
+        Text,
+        r#""info""#,
+        "Which lines an HTTP server writes: error, warn, info, debug or trace, or levels by target as in \
+         RUST_LOG, which has precedence: \"info,atlatl::request=debug\" adds a line per request.",
     )
     .for_commands(SERVE),
     row(

@@ -1,5 +1,6 @@
 //! Conversion between the typed configuration and values by key name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
@@ -80,6 +81,27 @@ impl Config {
         if map.to.is_empty() && !map.from.is_empty() {
             let expected = "text, because `proxy.path_map.from` is set";
             wrong.push(InvalidValue::new("proxy.path_map.to", "\"\"", expected));
+        }
+        wrong.extend(self.issuer_contradictions());
+        wrong
+    }
+
+    /// Issuers that contradict each other.
+    fn issuer_contradictions(&self) -> Vec<InvalidValue> {
+        let issuers = &self.server.issuers;
+        let mut urls = BTreeMap::new();
+        let mut wrong = Vec::new();
+        for (name, issuer) in issuers {
+            if let Some(other) = urls.insert(issuer.url.as_str(), name) {
+                let both = format!("{other} and {name} with the same url");
+                wrong.push(InvalidValue::new("server.issuers", both, "one issuer for each url"));
+            }
+            // Otherwise one issuer could give access to the tenants of another.
+            if issuers.len() > 1 && issuer.tenant_claim.is_some() && issuer.tenants.is_empty() {
+                let alone = format!("{name} with tenant_claim among several issuers");
+                let expected = format!("`tenants` in {name}: those that the claim may name");
+                wrong.push(InvalidValue::new("server.issuers", alone, expected));
+            }
         }
         wrong
     }
@@ -184,6 +206,9 @@ mod tests {
             ConfigValueKind::Choice(values) => json!(values.last().unwrap()),
             ConfigValueKind::Locator(forms) => json!(format!("{}x", forms.last().unwrap())),
             ConfigValueKind::List | ConfigValueKind::Secrets => json!(["one", "two"]),
+            ConfigValueKind::Issuers => {
+                json!({"id": {"url": "https://id.example", "tenant": "acme"}})
+            }
             ConfigValueKind::Policies => json!({"Foo_*": "inline", "b": {"threshold_tokens": 5}}),
         }
     }
@@ -298,6 +323,36 @@ mod tests {
             config.validate().unwrap_err().into_iter().map(|wrong| wrong.key).collect();
         assert_eq!(keys, ["prompt.offload.threshold_tokens", "proxy.path_map.from"]);
         assert!(Config::default().validate().is_ok());
+    }
+
+    #[test]
+    fn g47_several_issuers_have_urls_of_their_own_and_only_tenants_that_they_may_name() {
+        let refusals = |issuers: Value| {
+            let refusals = Config::from_values([("server.issuers", issuers)]);
+            refusals.err().map(|refusals| refusals.to_string())
+        };
+        let by_claim = json!({"url": "https://b.example", "tenant_claim": "org"});
+        let fixed = json!({"url": "https://a.example", "tenant": "acme"});
+        assert_eq!(refusals(json!({"b": by_claim})), None);
+        assert_eq!(
+            refusals(json!({"a": fixed, "b": by_claim})).unwrap(),
+            "`server.issuers` is b with tenant_claim among several issuers, expected `tenants` in b: \
+             those that the claim may name"
+        );
+        let mut bounded = by_claim;
+        bounded["tenants"] = json!(["team-*"]);
+        assert_eq!(refusals(json!({"a": fixed, "b": bounded})), None);
+        assert_eq!(
+            refusals(json!({"a": fixed, "b": fixed})).unwrap(),
+            "`server.issuers` is a and b with the same url, expected one issuer for each url"
+        );
+        assert_eq!(
+            refusals(json!({"a": {"url": "https://a.example", "rules": [{"claim": "x"}]}}))
+                .unwrap(),
+            "`server.issuers.\"a\".rules[0]` is { url = \"https://a.example\", rules = \
+             [{\"claim\":\"x\"}] }, expected conditions with one of `contains`, `prefix` or \
+             `any_value = true`"
+        );
     }
 
     #[test]

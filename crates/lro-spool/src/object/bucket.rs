@@ -1,12 +1,13 @@
 //! The object store client: requests with bounded retries.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::{FutureExt, TryStreamExt};
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{
     Error, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
@@ -16,11 +17,14 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::index::MAX_ENTRY_BYTES;
 use super::local_cache::LocalCache;
-use super::options::ObjectOptions;
+use super::options::{ObjectOptions, RequestSink};
 use crate::error::{Damage, RemoteError, RemoteKind, SpoolError};
 
 /// The longest wait between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_millis(400);
+
+/// The most objects in one request to delete: Azure's limit. S3 accepts 1,000.
+pub(super) const MAX_DELETED_OBJECTS: usize = 256;
 
 /// An object store with a prefix. Clones share it, its connections and its local directory.
 #[derive(Debug, Clone)]
@@ -44,6 +48,13 @@ pub(super) enum CreateOutcome {
     Existing(Bytes),
 }
 
+/// Objects that could not be deleted, and why.
+#[derive(Debug)]
+pub(super) struct Undeleted {
+    pub(super) keys: BTreeSet<Path>,
+    pub(super) error: SpoolError,
+}
+
 impl Bucket {
     /// Uses the objects below `prefix`. The store must support conditional creation
     /// (`If-None-Match`) and be strongly consistent. Sends no request.
@@ -64,6 +75,12 @@ impl Bucket {
             .map_err(|error| SpoolError::io("start threads for", &options.local_dir, error))?;
         let runtime = Some(runtime);
         Ok(Self(Arc::new(StoreClient { store, prefix, options, local, runtime })))
+    }
+
+    /// Drops the local copies of results that were not used since the last call. Call it periodically:
+    /// copies of results that other processes deleted remain otherwise until their space is needed.
+    pub fn drop_unused_copies(&self) {
+        self.0.local.drop_unused();
     }
 }
 
@@ -189,6 +206,65 @@ impl StoreClient {
         }
     }
 
+    /// Deletes objects, existing or not, with as few requests as the store allows. Returns those that may
+    /// still exist.
+    pub(super) async fn delete_all(&self, keys: &[Path]) -> Vec<Undeleted> {
+        let mut undeleted = Vec::new();
+        for batch in keys.chunks(MAX_DELETED_OBJECTS) {
+            let mut left: BTreeSet<Path> = batch.iter().cloned().collect();
+            let mut attempts = self.attempts();
+            loop {
+                let outcome = attempts.attempt(self.delete_once(&left)).await;
+                let failure = match outcome {
+                    Ok((deleted, failure)) => {
+                        left.retain(|key| !deleted.contains(key));
+                        failure.map_or(RequestFailure::Truncated, RequestFailure::Store)
+                    }
+                    Err(failure) => failure,
+                };
+                let Some(first) = left.first().cloned() else { break };
+                if !attempts.should_retry(&failure).await {
+                    let error = failure.into_spool_error("remove", first);
+                    undeleted.push(Undeleted { keys: left, error });
+                    break;
+                }
+            }
+        }
+        undeleted
+    }
+
+    /// Makes one attempt: what was deleted, and the first failure. An error if nothing was deleted.
+    async fn delete_once(
+        &self,
+        keys: &BTreeSet<Path>,
+    ) -> object_store::Result<(BTreeSet<Path>, Option<Error>)> {
+        let all: Vec<Path> = keys.iter().cloned().collect();
+        let locations = stream::iter(all.clone()).map(Ok::<_, Error>).boxed();
+        let answers: Vec<object_store::Result<Path>> =
+            self.store.delete_stream(locations).collect().await;
+        // A request that fails as a whole has one error for all of its objects.
+        let is_per_object = answers.len() == all.len();
+        let mut deleted = BTreeSet::new();
+        let mut failure: Option<Error> = None;
+        for (n, answer) in answers.into_iter().enumerate() {
+            match (answer, all.get(n)) {
+                (Ok(key), _) => {
+                    deleted.insert(key);
+                }
+                (Err(Error::NotFound { .. }), Some(key)) if is_per_object => {
+                    deleted.insert(key.clone());
+                }
+                (Err(error), _) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            Some(error) if deleted.is_empty() => Err(error),
+            failure => Ok((deleted, failure)),
+        }
+    }
+
     /// The size of an object; `None` if there is none.
     pub(super) async fn size(&self, key: &Path) -> Result<Option<u64>, SpoolError> {
         let mut attempts = self.attempts();
@@ -202,16 +278,28 @@ impl StoreClient {
         }
     }
 
-    /// Lists all objects below this prefix. A failed listing restarts from the beginning, because
-    /// not every store lists in an order that allows resuming.
+    /// Lists all objects below this prefix.
     pub(super) async fn list(&self, prefix: &Path) -> Result<Vec<ObjectMeta>, SpoolError> {
+        self.list_some(prefix, usize::MAX).await
+    }
+
+    /// Lists at most `limit` objects below this prefix. A failed listing restarts from the beginning,
+    /// because not every store lists in an order that allows resuming.
+    pub(super) async fn list_some(
+        &self,
+        prefix: &Path,
+        limit: usize,
+    ) -> Result<Vec<ObjectMeta>, SpoolError> {
         let mut attempts = self.attempts();
         loop {
-            let (mut list, mut all) = (self.store.list(Some(prefix)), Vec::new());
+            let (mut list, mut some) = (self.store.list(Some(prefix)), Vec::new());
             let failure = loop {
+                if some.len() >= limit {
+                    return Ok(some);
+                }
                 match attempts.attempt(list.try_next()).await {
-                    Ok(Some(meta)) => all.push(meta),
-                    Ok(None) => return Ok(all),
+                    Ok(Some(meta)) => some.push(meta),
+                    Ok(None) => return Ok(some),
                     Err(failure) => break failure,
                 }
             };
@@ -256,6 +344,22 @@ impl RequestFailure {
             Self::Timeout | Self::Truncated => false,
             Self::Store(error) => !matches!(error, Error::Generic { .. } | Error::JoinError { .. }),
             Self::Panicked => true,
+        }
+    }
+
+    /// Why the store did not do its work, in words without addresses and names; `None` if it answered.
+    fn outage(&self) -> Option<&'static str> {
+        match self {
+            Self::Timeout => Some("request timed out"),
+            Self::Truncated => Some("incomplete response"),
+            Self::Panicked => Some("the client library panicked"),
+            Self::Store(Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) => {
+                Some("access denied")
+            }
+            Self::Store(Error::Generic { .. } | Error::JoinError { .. }) => {
+                Some("cannot be reached, or failed")
+            }
+            Self::Store(_) => None,
         }
     }
 
@@ -304,11 +408,17 @@ pub(super) struct RetryBudget {
     limit: Duration,
     left: u32,
     wait: Duration,
+    requests: Option<RequestSink>,
 }
 
 impl RetryBudget {
     pub(super) fn new(options: &ObjectOptions) -> Self {
-        Self { limit: options.time_limit, left: options.retries, wait: options.backoff }
+        Self {
+            limit: options.time_limit,
+            left: options.retries,
+            wait: options.backoff,
+            requests: options.requests.clone(),
+        }
     }
 
     /// A budget of which `before` retries are already used.
@@ -323,12 +433,18 @@ impl RetryBudget {
         &self,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, RequestFailure> {
+        let began = Instant::now();
         let caught = AssertUnwindSafe(request).catch_unwind();
-        match tokio::time::timeout(self.limit, caught).await {
+        let answer = match tokio::time::timeout(self.limit, caught).await {
             Ok(Ok(answer)) => answer.map_err(RequestFailure::Store),
             Ok(Err(_)) => Err(RequestFailure::Panicked),
             Err(_) => Err(RequestFailure::Timeout),
+        };
+        if let Some(sink) = &self.requests {
+            let failure = answer.as_ref().err().and_then(RequestFailure::outage);
+            sink.report(failure.map_or(Ok(()), Err), began.elapsed());
         }
+        answer
     }
 
     /// Whether to retry after `failure`; waits first.

@@ -88,6 +88,18 @@ impl Keys {
         self.below(&["gone", &id.to_string(), &nonce.0])
     }
 
+    pub(super) fn index_prefix(&self) -> Path {
+        self.below(&["index"])
+    }
+
+    pub(super) fn data_prefix(&self, id: ResultId) -> Path {
+        self.below(&["data", &id.to_string()])
+    }
+
+    pub(super) fn tombstones_prefix(&self) -> Path {
+        self.below(&["gone"])
+    }
+
     pub(super) fn tombstone_prefix(&self, id: ResultId) -> Path {
         self.below(&["gone", &id.to_string()])
     }

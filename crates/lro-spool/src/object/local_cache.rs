@@ -30,7 +30,16 @@ pub(super) struct LocalCache {
     min_free_bytes: u64,
     used: AtomicU64,
     /// Full copies, least recently used first.
-    copies: Mutex<Vec<(CopyKey, Arc<LocalFile>)>>,
+    copies: Mutex<Vec<CachedCopy>>,
+}
+
+/// A full copy of a piece of a result.
+#[derive(Debug)]
+struct CachedCopy {
+    key: CopyKey,
+    file: Arc<LocalFile>,
+    /// Whether it was used since [`LocalCache::drop_unused`] was called last.
+    is_recent: bool,
 }
 
 /// An unnamed file. Dropping it deletes it and releases its space.
@@ -60,7 +69,7 @@ impl LocalCache {
         }))
     }
 
-    fn copies(&self) -> MutexGuard<'_, Vec<(CopyKey, Arc<LocalFile>)>> {
+    fn copies(&self) -> MutexGuard<'_, Vec<CachedCopy>> {
         // Nothing panics while the lock is held.
         self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,9 +77,9 @@ impl LocalCache {
     /// Returns the copy, if there is one.
     pub(super) fn get(&self, key: &CopyKey) -> Option<Arc<LocalFile>> {
         let mut copies = self.copies();
-        let at = copies.iter().position(|(one, _)| one == key)?;
-        let found = copies.remove(at);
-        let file = Arc::clone(&found.1);
+        let at = copies.iter().position(|copy| copy.key == *key)?;
+        let found = CachedCopy { is_recent: true, ..copies.remove(at) };
+        let file = Arc::clone(&found.file);
         copies.push(found);
         Some(file)
     }
@@ -78,13 +87,19 @@ impl LocalCache {
     /// Caches a copy until its space is needed.
     pub(super) fn insert(&self, key: CopyKey, file: LocalFile) -> Arc<LocalFile> {
         let file = Arc::new(file);
-        self.copies().push((key, Arc::clone(&file)));
+        self.copies().push(CachedCopy { key, file: Arc::clone(&file), is_recent: true });
         file
     }
 
     /// Evicts the copies of a deleted result.
     pub(super) fn evict(&self, nonce: &Nonce) {
-        self.copies().retain(|((of, _), _)| of != nonce);
+        self.copies().retain(|copy| copy.key.0 != *nonce);
+    }
+
+    /// Drops the copies that were not used since the last call. A result that another process deleted
+    /// cannot be opened any more, so its copies are not used.
+    pub(super) fn drop_unused(&self) {
+        self.copies().retain_mut(|copy| std::mem::take(&mut copy.is_recent));
     }
 
     /// Claims space, evicting unused copies, least recently used first.
@@ -96,7 +111,7 @@ impl LocalCache {
                 return Ok(());
             }
             let mut copies = self.copies();
-            let unused = copies.iter().position(|(_, file)| Arc::strong_count(file) == 1);
+            let unused = copies.iter().position(|copy| Arc::strong_count(&copy.file) == 1);
             let unused = copies.remove(unused.ok_or_else(full)?);
             drop(copies);
             drop(unused);

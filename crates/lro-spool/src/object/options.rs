@@ -1,10 +1,36 @@
 //! Options of a bucket.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The smallest part size of S3, except for the last part.
 const MIN_PART_BYTES: usize = 5 << 20;
+
+/// Receives the outcome of each request to the store and how long it took: `Ok` if the store answered, with
+/// whatever answer, or why not.
+#[derive(Clone)]
+pub struct RequestSink(Arc<SinkFn>);
+
+type SinkFn = dyn Fn(Result<(), &str>, Duration) + Send + Sync;
+
+impl RequestSink {
+    /// Calls `sink` for each request. It must not block.
+    pub fn new(sink: impl Fn(Result<(), &str>, Duration) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(sink))
+    }
+
+    pub(super) fn report(&self, outcome: Result<(), &str>, took: Duration) {
+        (self.0)(outcome, took);
+    }
+}
+
+impl fmt::Debug for RequestSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestSink").finish_non_exhaustive()
+    }
+}
 
 /// Options of a bucket: limits of time, memory and disk.
 #[derive(Debug, Clone)]
@@ -19,6 +45,7 @@ pub struct ObjectOptions {
     pub(super) grace: Duration,
     pub(super) orphan_after: Duration,
     pub(super) remember: Duration,
+    pub(super) requests: Option<RequestSink>,
 }
 
 impl ObjectOptions {
@@ -35,6 +62,7 @@ impl ObjectOptions {
             grace: Duration::from_mins(10),
             orphan_after: Duration::from_hours(24),
             remember: Duration::from_hours(24),
+            requests: None,
         }
     }
 
@@ -42,6 +70,11 @@ impl ObjectOptions {
     /// free space of its file system.
     pub fn local(self, max_bytes: u64, min_free_bytes: u64) -> Self {
         Self { local_bytes: max_bytes, local_free_bytes: min_free_bytes, ..self }
+    }
+
+    /// Reports the outcome of each request.
+    pub fn requests(self, sink: RequestSink) -> Self {
+        Self { requests: Some(sink), ..self }
     }
 
     /// Limits the time of one attempt at a request, including its body.

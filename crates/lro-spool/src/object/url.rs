@@ -20,8 +20,13 @@ impl Bucket {
     ///
     /// `settings` are names and values as in the environment, in upper or lower case: `AWS_REGION`,
     /// `AWS_ENDPOINT`, `AWS_ALLOW_HTTP`, `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_KEY` and
-    /// so on; names that this kind of store does not use are ignored. The environment itself is not
-    /// read, which is why Google and Azure need credentials here.
+    /// so on; names that this kind of store does not use are ignored.
+    ///
+    /// Without credentials, Google and Azure are accessed with the managed identity of the machine, by
+    /// tokens of its metadata endpoint. At Google, the file of `gcloud auth application-default login` in
+    /// the home directory comes first. For this alone the client library reads the environment: `HOME`,
+    /// `GCE_METADATA_HOST`, `GCE_METADATA_ROOT`, `GCE_METADATA_IP`, `IDENTITY_HEADER`. Pass those that
+    /// begin with `GCE_` in `settings` too, so that they are checked.
     pub fn from_url<K: AsRef<str>, V: Into<String>>(
         url: &str,
         settings: impl IntoIterator<Item = (K, V)>,
@@ -54,7 +59,9 @@ impl Bucket {
 /// The three builders have the same methods, but no common trait.
 macro_rules! build {
     ($builder:ty, $url:expr, $settings:expr, $options:expr) => {{
-        let mut builder = <$builder>::new().with_url($url);
+        // Google's builder would allow it by default.
+        let unencrypted = "allow_http".parse().expect("a key of every builder");
+        let mut builder = <$builder>::new().with_url($url).with_config(unencrypted, "false");
         for (name, value) in $settings {
             if let Ok(name) = name.parse() {
                 builder = builder.with_config(name, value);
@@ -85,14 +92,6 @@ fn google(
     settings: &Settings,
     options: &ObjectOptions,
 ) -> Result<object_store::gcp::GoogleCloudStorage, SpoolError> {
-    // Without credentials the library would read the home directory.
-    let credentials = ["service_account", "application_credentials", "bearer_token"];
-    require_credentials(
-        url,
-        settings,
-        &credentials,
-        "google_service_account or google_application_credentials",
-    )?;
     build!(object_store::gcp::GoogleCloudStorageBuilder, url, settings, options)
 }
 
@@ -101,14 +100,6 @@ fn azure(
     settings: &Settings,
     options: &ObjectOptions,
 ) -> Result<object_store::azure::MicrosoftAzure, SpoolError> {
-    // Without credentials the library would read the environment.
-    let credentials = ["account_key", "access_key", "master_key", "client_secret", "token", "sas"];
-    require_credentials(
-        url,
-        settings,
-        &credentials,
-        "azure_storage_account_key or azure_storage_sas_token",
-    )?;
     build!(object_store::azure::MicrosoftAzureBuilder, url, settings, options)
 }
 
@@ -144,45 +135,56 @@ fn check_header_values(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// The setting with the URL of container credentials.
-const CREDENTIALS_URI_SETTING: &str = "container_credentials_full_uri";
-/// Hosts that serve container credentials without encryption, at link-local addresses that no
-/// router forwards.
-const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+/// Settings with the URL of an endpoint that returns credentials: of containers (Amazon) and of managed
+/// identities (Azure).
+const CREDENTIALS_URL_SETTINGS: [&str; 4] =
+    ["container_credentials_full_uri", "metadata_endpoint", "msi_endpoint", "identity_endpoint"];
+/// The setting with the path of credentials at a fixed address of Amazon's, to which it is appended.
+const CREDENTIALS_PATH_SETTING: &str = "container_credentials_relative_uri";
+/// Settings with the host of Google's metadata endpoint, which has no encryption.
+const METADATA_HOST_SETTINGS: [&str; 3] =
+    ["gce_metadata_host", "gce_metadata_root", "gce_metadata_ip"];
+/// Hosts that return credentials without encryption, at addresses that no router forwards, or by a name
+/// that the platform resolves to one.
+const CREDENTIALS_HOSTS: [&str; 4] =
+    ["[fd00:ec2::23]", "[fd20:ce::254]", "metadata", "metadata.google.internal"];
 
-/// Fails if a token would be sent to another machine unencrypted. The client library allows
-/// `http://` for container credentials whatever the settings say.
+/// Fails if credentials would come from another machine unencrypted. The client library allows `http://`
+/// for these endpoints whatever the settings say.
 fn check_credentials_url(settings: &Settings) -> Result<(), String> {
-    for (name, value) in settings.iter().filter(|(name, _)| name.ends_with(CREDENTIALS_URI_SETTING))
-    {
-        let Ok(url) = Url::parse(value) else { continue };
-        let near = match url.host() {
-            Some(url::Host::Domain(host)) => host == "localhost",
-            Some(url::Host::Ipv4(address)) => address.is_loopback(),
-            Some(url::Host::Ipv6(address)) => address.to_canonical().is_loopback(),
-            None => false,
+    for (name, value) in settings {
+        if name.ends_with(CREDENTIALS_PATH_SETTING) && !value.starts_with('/') {
+            return Err(format!("{} must begin with a slash", name.to_uppercase()));
+        }
+        let url = if METADATA_HOST_SETTINGS.contains(&name.as_str()) {
+            Url::parse(&format!("http://{value}"))
+        } else if CREDENTIALS_URL_SETTINGS.iter().any(|suffix| name.ends_with(suffix)) {
+            Url::parse(value)
+        } else {
+            continue;
         };
-        let known = url.host_str().is_some_and(|host| CONTAINER_HOSTS.contains(&host));
-        if url.scheme() != "https" && !near && !known {
+        let Ok(url) = url else { continue };
+        let known = url.host_str().is_some_and(|host| CREDENTIALS_HOSTS.contains(&host));
+        if url.scheme() != "https" && !known && !is_near(&url) {
             let name = name.to_uppercase();
-            return Err(format!("{name} is an http:// URL of another machine; use https://"));
+            return Err(format!(
+                "{name} is another machine, without encryption; use https:// or this machine"
+            ));
         }
     }
     Ok(())
 }
 
-/// Fails unless a setting provides credentials.
-fn require_credentials(
-    url: &str,
-    settings: &Settings,
-    any: &[&str],
-    missing: &str,
-) -> Result<(), SpoolError> {
-    let given = |name: &String| any.iter().any(|part| name.contains(part));
-    if settings.iter().any(|(name, _)| given(name)) {
-        return Ok(());
+/// Whether `url` is on this machine, or at a link-local address, which no router forwards.
+fn is_near(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(host)) => host == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback() || address.is_link_local(),
+        Some(url::Host::Ipv6(address)) => {
+            address.to_canonical().is_loopback() || address.is_unicast_link_local()
+        }
+        None => false,
     }
-    Err(invalid_url(url, &format!("missing credentials: set {missing}")))
 }
 
 fn invalid_url(url: &str, text: &str) -> SpoolError {

@@ -1,6 +1,7 @@
 //! Results in object storage: in memory, on a real S3 server, and with faults in between.
 
 mod faults;
+mod identity;
 mod life;
 mod proxy;
 mod ranges;

@@ -243,7 +243,7 @@ pub(super) mod tests {
         let repository = Repository::open().unwrap();
         let gate = repository.read(".ci/packages").unwrap();
         let workflow = repository.read(".github/workflows/release.yml").unwrap();
-        for tool in ["maturin==", "hatchling==", "@anthropic-ai/mcpb@"] {
+        for tool in ["maturin==", "hatchling==", "@anthropic-ai/mcpb@", "cargo-cyclonedx@"] {
             let pinned = |text: &str| {
                 let rest = text.split(tool).nth(1).unwrap_or_default();
                 rest.split([' ', ')', '\n']).next().unwrap_or_default().to_owned()

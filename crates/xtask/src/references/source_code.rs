@@ -164,6 +164,7 @@ const LIBRARIES: &[&str] = &[
     "TMPDIR",
     "OTEL_TRACES_SAMPLER",
     "OTEL_BSP_…",
+    "RUST_LOG",
     "NO_COLOR",
     "CLICOLOR",
     "CLICOLOR_FORCE",

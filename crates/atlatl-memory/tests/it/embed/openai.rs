@@ -102,8 +102,10 @@ fn who_stays_busy_is_left_alone() {
     let endpoint =
         FakeEndpoint::start(|_, _| Some(Reply(503, "", "maintenance until noon".to_owned())));
     let error = connect(&endpoint).unwrap_err();
-    let EmbedError::Unreachable { why, .. } = &error else { panic!("{error}") };
-    assert_eq!(why, "status 503: maintenance until noon");
+    let EmbedError::Unreachable { why, source: Some(source), .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((why.as_str(), &*source.to_string()), ("status 503", "maintenance until noon"));
     assert_eq!(endpoint.asked().len(), 3);
 }
 
@@ -113,7 +115,9 @@ fn who_asks_for_an_hour_is_left_alone_at_once() {
         Some(Reply(429, "Retry-After: 3600\r\n", r#"{"error":{"message":"quota"}}"#.to_owned()))
     });
     let error = connect(&endpoint).unwrap_err();
-    assert_eq!(error.to_string(), "cannot reach the embedding endpoint: status 429: quota");
+    assert_eq!(error.to_string(), "cannot reach the embedding endpoint: status 429");
+    let message = std::error::Error::source(&error).map(ToString::to_string);
+    assert_eq!(message.as_deref(), Some("quota"));
     assert_eq!(endpoint.asked().len(), 1);
 }
 

@@ -228,7 +228,13 @@ fn g45_writes_of_older_programs_are_queued_and_their_vectors_copied() {
     old::write_vector(server, &database, "a", MODEL, before[0], &[0.6, 0.8]);
     assert_eq!(
         Postgres::migrate(&owner).wait().unwrap(),
-        ["0006-bounded-recall", "0007-embeddings"]
+        [
+            "0006-bounded-recall",
+            "0007-embeddings",
+            "0008-erasure",
+            "0009-usage",
+            "0010-administration"
+        ]
     );
     let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
     let store = postgres.tenant("a").unwrap();

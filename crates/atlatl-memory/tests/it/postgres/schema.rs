@@ -24,7 +24,10 @@ fn a_migration_runs_once_however_many_want_it() {
             "0004-requeue-vectors",
             "0005-frequencies",
             "0006-bounded-recall",
-            "0007-embeddings"
+            "0007-embeddings",
+            "0008-erasure",
+            "0009-usage",
+            "0010-administration"
         ]
     );
     assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0]);
@@ -39,24 +42,24 @@ fn a_schema_that_is_older_or_newer_is_refused_with_the_command_that_helps() {
     let refused = open(&database);
     assert!(matches!(refused, StoreError::NotAStore { .. }), "{refused:?}");
     let said = refused.to_string();
-    assert!(said.contains("version 0, this program needs 7: run `atlatl db migrate`"), "{said}");
+    assert!(said.contains("version 0, this program needs 10: run `atlatl db migrate`"), "{said}");
     assert!(!said.contains("p%3A"), "no password: {said}");
 
     let database = migrated(server);
     // A migration that only adds: older programs keep working.
     let later = "INSERT INTO atlatl.migration (number, name, oldest) VALUES";
-    server.sql(&database, &format!("{later} (8, 'more', 1)"));
+    server.sql(&database, &format!("{later} (11, 'more', 1)"));
     let about =
         Postgres::open(&options(server, APP, &database)).wait().unwrap().about().wait().unwrap();
-    assert!(about.schema == 8 && about.supported < 8, "{about:?}");
+    assert!(about.schema == 11 && about.supported < 11, "{about:?}");
     assert_eq!(Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap(), [""; 0]);
 
-    server.sql(&database, &format!("{later} (9, 'other', 9)"));
+    server.sql(&database, &format!("{later} (12, 'other', 12)"));
     let said = open(&database).to_string();
-    assert!(said.contains("version 9, this program supports 7"), "{said}");
+    assert!(said.contains("version 12, this program supports 10"), "{said}");
     assert!(said.contains("`atlatl db migrate`"), "{said}");
     let refused = Postgres::migrate(&options(server, OWNER, &database)).wait().unwrap_err();
-    assert!(refused.to_string().contains("version 9"), "{refused}");
+    assert!(refused.to_string().contains("version 12"), "{refused}");
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn a_table_that_lost_its_policies_is_refused_and_a_migration_binds_it_again() {
         assert_eq!(Postgres::migrate(&owner).wait().unwrap(), [""; 0], "{lost}");
     }
     let policies = "SELECT policyname, roles, count(*) FROM pg_policies GROUP BY 1, 2 ORDER BY 1";
-    assert_eq!(server.sql(&database, policies), "owner|{owner}|15\ntenant|{public}|11");
+    assert_eq!(server.sql(&database, policies), "owner|{owner}|20\ntenant|{public}|11");
 }
 
 #[test]
@@ -132,7 +135,15 @@ fn g30_empty_vectors_that_0_1_0_stored_are_queued_once_more() {
     let applied = Postgres::migrate(&owner).wait().unwrap();
     assert_eq!(
         applied,
-        ["0004-requeue-vectors", "0005-frequencies", "0006-bounded-recall", "0007-embeddings"]
+        [
+            "0004-requeue-vectors",
+            "0005-frequencies",
+            "0006-bounded-recall",
+            "0007-embeddings",
+            "0008-erasure",
+            "0009-usage",
+            "0010-administration"
+        ]
     );
     let postgres = Postgres::open(&options(server, APP, &database)).wait().unwrap();
     let store = postgres.tenant("a tenant").unwrap();

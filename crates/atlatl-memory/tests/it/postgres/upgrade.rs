@@ -48,7 +48,13 @@ fn g41_writes_of_the_previous_version_are_found_at_once() {
     let owner = options(server, OWNER, &database);
     assert_eq!(
         Postgres::migrate(&owner).wait().unwrap(),
-        ["0006-bounded-recall", "0007-embeddings"]
+        [
+            "0006-bounded-recall",
+            "0007-embeddings",
+            "0008-erasure",
+            "0009-usage",
+            "0010-administration"
+        ]
     );
     let waiting = "SELECT count(*) FROM atlatl.search_backlog";
     assert_eq!(server.sql(&database, waiting), "30");

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use atlatl_memory::StoreError;
 use atlatl_memory::contract::BlockOn;
 use atlatl_server::auth::{ApiKey, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules};
-use atlatl_server::auth::{ApiKeyLookup, Authenticator, Fetch, Issuer};
+use atlatl_server::auth::{ApiKeyLookup, Authenticator, Fetch, FetchError, Issuer};
 use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{HttpOptions, Tenant, Tenants};
 use atlatl_server::{DatabaseTimeLimit, SignedLinks};
@@ -509,9 +509,9 @@ struct Authority {
 }
 
 impl Fetch for Authority {
-    fn fetch(&self, url: &str) -> Option<String> {
+    fn fetch(&self, url: &str) -> Result<String, FetchError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        self.documents.lock().unwrap().get(url).cloned()
+        self.documents.lock().unwrap().get(url).cloned().ok_or(FetchError::NotFound)
     }
 }
 

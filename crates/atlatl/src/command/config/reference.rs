@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use lro_core::config::{ConfigKey, ConfigValueKind, KEYS, ProjectUse};
+use lro_core::config::{AudienceClaim, ConfigKey, ConfigValueKind, KEYS, ProjectUse, SCOPES};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Status};
@@ -22,7 +22,7 @@ const INTRODUCTION: &str = "\
 
 ## Where values come from
 
-Each layer is above the one before it, key by key; the entries of `proxy.policy` are merged glob by glob.
+Each layer is above the one before it, key by key; the entries of `proxy.policy` and `server.issuers` are merged one by one.
 
 1. The defaults below.
 2. `/etc/atlatl/config.toml`.
@@ -46,6 +46,8 @@ A project's file is ignored as a whole, trusted or not, if it belongs to a user 
 ### Tables and sizes
 
 `proxy.policy` is a table from globs to policies. One policy is also set by a variable or a flag which ends in the glob, taken as it is, capitals included: `ATLATL_PROXY__POLICY__mcp__Files__read=inline`, `--set 'proxy.policy.Foo_*=offload'`.
+
+`server.issuers` is a table from names to issuers of tokens, which [OIDC](../guides/oidc.md) describes. The rules of an issuer are one value: an entry of a stronger layer replaces the whole issuer.
 
 Sizes are in bytes. `atlatl config show --origin` prints every value and where it came from, `atlatl config check` everything that is wrong, `atlatl config schema` a JSON Schema for editors.
 
@@ -177,6 +179,14 @@ fn kind_schema(kind: ConfigValueKind) -> Map<String, Value> {
         ConfigValueKind::Policies => {
             json!({ "type": "object", "additionalProperties": policy_schema() })
         }
+        ConfigValueKind::Issuers => json!({
+            "type": "object",
+            "propertyNames": {
+                "pattern": "^[a-z][a-z0-9-]{0,31}$",
+                "not": { "enum": ["key", "token", "uid"] },
+            },
+            "additionalProperties": issuer_schema(),
+        }),
         // Text, a secret, or a kind of a later version, which only the check can judge.
         _ => json!({ "type": "string" }),
     };
@@ -196,6 +206,64 @@ fn policy_schema() -> Value {
             "properties": { "threshold_tokens": kind_schema(ConfigValueKind::U32 { min: 1 }) },
         },
     ] })
+}
+
+fn issuer_schema() -> Value {
+    let text = json!({ "type": "string", "minLength": 1 });
+    let texts = json!({ "type": "array", "items": text });
+    let claim = json!({ "oneOf": [
+        text,
+        { "type": "array", "items": text, "minItems": 1, "maxItems": 8 },
+    ] });
+    let condition = |further: Value| {
+        let mut properties = json!({
+            "claim": claim,
+            "contains": text,
+            "prefix": text,
+            "any_value": { "const": true },
+        });
+        if let (Value::Object(all), Value::Object(further)) = (&mut properties, further) {
+            all.extend(further);
+        }
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["claim"],
+            "oneOf": [
+                { "required": ["contains"] },
+                { "required": ["prefix"] },
+                { "required": ["any_value"] },
+            ],
+            "properties": properties,
+        })
+    };
+    let rule = condition(json!({
+        "and": { "type": "array", "items": condition(json!({})) },
+        "tenant": text,
+        "scopes": { "type": "array", "items": { "enum": SCOPES } },
+    }));
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["url"],
+        "anyOf": [
+            { "required": ["tenant"] },
+            { "required": ["tenant_claim"] },
+            { "required": ["rules"] },
+        ],
+        "properties": {
+            "url": { "type": "string", "pattern": "^https?://" },
+            "audiences": texts,
+            "audience_claim": { "enum": AudienceClaim::ALL.map(AudienceClaim::name) },
+            "subject_claim": claim,
+            "tenant": text,
+            "tenant_claim": claim,
+            "tenants": texts,
+            "scope_claim": claim,
+            "login": { "type": "boolean" },
+            "rules": { "type": "array", "items": rule, "maxItems": 1000 },
+        },
+    })
 }
 
 /// The forms as a regular expression. None of them contains a metacharacter.

@@ -4,9 +4,10 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
-use atlatl_memory::{Filter, MemoryStore, Order};
+use atlatl_memory::{Filter, ListPosition, MemoryStore, Order, StoreError};
 use chrono::{DateTime, Utc};
 use mif::{Memory, MemoryId};
 use tempfile::NamedTempFile;
@@ -90,10 +91,51 @@ pub(super) async fn run(
     Ok(Status::Success)
 }
 
+/// Memories page by page, the oldest first, without those that are expired.
+pub(crate) struct MemoryPages {
+    store: Arc<dyn MemoryStore>,
+    filter: Filter,
+    now: DateTime<Utc>,
+    /// The last memory of the previous page.
+    position: Option<ListPosition>,
+    is_finished: bool,
+}
+
+impl MemoryPages {
+    fn new(store: Arc<dyn MemoryStore>, filter: Filter, now: DateTime<Utc>) -> Self {
+        Self { store, filter, now, position: None, is_finished: false }
+    }
+
+    /// The memories of every status.
+    pub(crate) fn all(store: Arc<dyn MemoryStore>, now: DateTime<Utc>) -> Self {
+        let mut filter = Filter::default();
+        filter.status = None;
+        Self::new(store, filter, now)
+    }
+
+    /// Loads the next page; `None` after the last one.
+    pub(crate) async fn next_page(&mut self) -> Result<Option<Vec<Memory>>, StoreError> {
+        if self.is_finished {
+            return Ok(None);
+        }
+        let position = self.position.as_ref();
+        let page =
+            self.store.list(&self.filter, Order::Oldest, position, PAGE_SIZE, self.now).await?;
+        self.position = page.memories.last().map(|memory| Order::Oldest.position(memory));
+        self.is_finished = !page.more;
+        Ok(Some(page.memories))
+    }
+}
+
+/// A memory as a line of an export.
+pub(crate) fn json_line(memory: &Memory) -> String {
+    format!("{}\n", lro_core::escape_invisible_json(&memory.to_json()))
+}
+
 /// The memories to export, the oldest first.
 struct MemoryExport {
     /// `None` if there is no store.
-    store: Option<std::sync::Arc<dyn MemoryStore>>,
+    store: Option<Arc<dyn MemoryStore>>,
     filter: Filter,
     now: DateTime<Utc>,
 }
@@ -105,27 +147,18 @@ impl MemoryExport {
         mut visit: impl FnMut(&Memory) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         let Some(store) = &self.store else { return Ok(0) };
-        let (mut count, mut position) = (0, None);
-        loop {
-            let page = store
-                .list(&self.filter, Order::Oldest, position.as_ref(), PAGE_SIZE, self.now)
-                .await?;
-            page.memories.iter().try_for_each(&mut visit)?;
-            count += page.memories.len() as u64;
-            position = page.memories.last().map(|memory| Order::Oldest.position(memory));
-            if !page.more {
-                return Ok(count);
-            }
+        let mut pages = MemoryPages::new(Arc::clone(store), self.filter.clone(), self.now);
+        let mut count = 0;
+        while let Some(memories) = pages.next_page().await? {
+            memories.iter().try_for_each(&mut visit)?;
+            count += memories.len() as u64;
         }
+        Ok(count)
     }
 
     async fn write(&self, form: ExportFormat, to: &mut impl Write) -> Result<u64, Error> {
         if form == ExportFormat::Jsonl {
-            return self
-                .for_each(|memory| {
-                    Ok(writeln!(to, "{}", lro_core::escape_invisible_json(&memory.to_json()))?)
-                })
-                .await;
+            return self.for_each(|memory| Ok(to.write_all(json_line(memory).as_bytes())?)).await;
         }
         write!(to, "{{\"@graph\":[")?;
         let mut between = "\n";

@@ -13,6 +13,7 @@ use lro_spool::Scope;
 use crate::error::{Error, with_causes};
 use crate::login_store;
 use crate::output::Output;
+use crate::settings::secrets;
 use crate::settings::{Settings, Sources};
 
 /// Headers that the transport sets, and that cannot be configured.
@@ -104,9 +105,15 @@ fn insert(
     if RESERVED_HEADERS.contains(&parsed) || parsed.as_str().starts_with("mcp-") {
         return Err(invalid("this header is reserved for the protocol"));
     }
-    let value = expand_variables(value.trim(), variable).map_err(|missing| {
-        invalid(&format!("environment variable {missing} is not set"))
-            .with_hint("A client passes on only the variables under \"env\" in its configuration.")
+    let value = expand_variables(value.trim(), |wanted| {
+        let file_name = format!("{wanted}_FILE");
+        let secret = secrets::read([wanted, file_name.as_str()], &variable)?;
+        // An empty variable is a value here.
+        secret.or_else(|| variable(wanted)).ok_or_else(|| {
+            invalid(&format!("environment variable {wanted} is not set")).with_hint(
+                "A client passes on only the variables under \"env\" in its configuration.",
+            )
+        })
     })?;
     let mut value = HeaderValue::from_str(&value)
         .map_err(|_| invalid("the value contains characters that are invalid in a header"))?;
@@ -115,18 +122,17 @@ fn insert(
     Ok(())
 }
 
-/// Replaces each `${NAME}` with the value of the variable. The error is the name of a variable that is not
-/// set.
+/// Replaces each `${NAME}` with what `value` returns for the name.
 fn expand_variables(
     text: &str,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<String, String> {
+    value: impl Fn(&str) -> Result<String, Error>,
+) -> Result<String, Error> {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         let Some((name, after)) = after.split_once('}') else { break };
         out.push_str(before);
-        out.push_str(&variable(name).ok_or(name)?);
+        out.push_str(&value(name)?);
         rest = after;
     }
     out.push_str(rest);
@@ -243,5 +249,29 @@ mod tests {
             assert!(error.contains(message), "{error}");
             assert!(!error.contains("hidden"), "{error}");
         }
+    }
+
+    #[test]
+    fn g51_a_variable_in_a_header_may_be_in_a_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        std::fs::write(&path, "s3cret\n").unwrap();
+        let set_mode =
+            |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let variable = |name: &str| match name {
+            "TOKEN_FILE" => Some(path.to_str().unwrap().to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        let endpoint = UpstreamEndpoint::parse("https://example.com/mcp").unwrap();
+        let parsed = |line: &str| headers(&endpoint, &[], &[line.to_owned()], variable);
+        set_mode(0o600);
+        let sent = parsed("Authorization: Bearer ${TOKEN}${EMPTY}").unwrap();
+        assert_eq!(sent["authorization"], "Bearer s3cret");
+        set_mode(0o644);
+        let refused = parsed("Authorization: Bearer ${TOKEN}").unwrap_err().message();
+        assert!(refused.contains("accessible to other users"), "{refused}");
     }
 }

@@ -16,19 +16,21 @@ use serde_json::json;
 use crate::error::Error;
 use crate::output::Output;
 
-/// The maximum rate of lines about unauthenticated requests, so that they cannot fill the disk.
-const MAX_ANONYMOUS_LINES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(600).unwrap();
+/// The maximum rate of lines about denied requests, so that they cannot fill the disk: for
+/// unauthenticated ones, and for the others together.
+const MAX_DENIED_LINES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(600).unwrap();
 
-/// The audit log: a line for each use of write access and for each denied request. Each line is one
-/// write, so that several processes can share the file.
-pub(super) struct AuditLog {
+/// The audit log: a line for each use of write access, for each denied request and for each erasure that
+/// this server completed. Each line is one write, so that several processes can share the file.
+pub(crate) struct AuditLog {
     file: File,
     began: Instant,
-    anonymous: Mutex<AnonymousLines>,
+    anonymous: Mutex<DeniedLines>,
+    denied: Mutex<DeniedLines>,
 }
 
-/// The rate limit for lines about unauthenticated requests.
-struct AnonymousLines {
+/// The rate limit for lines about denied requests.
+struct DeniedLines {
     bucket: TokenBucket,
     /// The number of lines that were dropped since the last one.
     suppressed: u64,
@@ -36,29 +38,32 @@ struct AnonymousLines {
 
 impl AuditLog {
     /// Opens the file of `server.audit`; `None` if it is not set.
-    pub(super) fn open(path: &str) -> Result<Option<Self>, Error> {
+    pub(crate) fn open(path: &str) -> Result<Option<Self>, Error> {
         if path.is_empty() {
             return Ok(None);
         }
         let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(Path::new(path));
         let file =
             opened.map_err(|error| Error::failure(format!("server.audit: {path}: {error}")))?;
-        let bucket = TokenBucket::new(RateLimit::per_minute(
-            MAX_ANONYMOUS_LINES_PER_MINUTE,
-            MAX_ANONYMOUS_LINES_PER_MINUTE,
-        ));
-        let anonymous = Mutex::new(AnonymousLines { bucket, suppressed: 0 });
-        Ok(Some(Self { file, began: Instant::now(), anonymous }))
+        let (anonymous, denied) = (Mutex::default(), Mutex::default());
+        Ok(Some(Self { file, began: Instant::now(), anonymous, denied }))
     }
 
     /// The number of lines that were dropped before this one; `None` if this one is dropped too.
-    fn take_anonymous_line(&self) -> Option<u64> {
-        let mut anonymous = self.anonymous.lock().unwrap_or_else(PoisonError::into_inner);
-        if anonymous.bucket.take(self.began.elapsed()).is_err() {
-            anonymous.suppressed += 1;
+    fn take_line(&self, lines: &Mutex<DeniedLines>) -> Option<u64> {
+        let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.bucket.take(self.began.elapsed()).is_err() {
+            lines.suppressed += 1;
             return None;
         }
-        Some(std::mem::take(&mut anonymous.suppressed))
+        Some(std::mem::take(&mut lines.suppressed))
+    }
+}
+
+impl Default for DeniedLines {
+    fn default() -> Self {
+        let limit = RateLimit::per_minute(MAX_DENIED_LINES_PER_MINUTE, MAX_DENIED_LINES_PER_MINUTE);
+        Self { bucket: TokenBucket::new(limit), suppressed: 0 }
     }
 }
 
@@ -68,13 +73,34 @@ impl ServerEventSink for AuditLog {
             ServerEventKind::AccessUsed { tenant, subject, action } => {
                 json!({"tenant": tenant, "subject": subject, "action": action})
             }
-            ServerEventKind::AccessDenied { reason, tenant: None, .. } => {
-                let Some(suppressed) = self.take_anonymous_line() else { return };
-                json!({"reason": reason, "untold": suppressed})
+            ServerEventKind::AccessDenied { reason, issuer, tenant: None, subject } => {
+                let Some(suppressed) = self.take_line(&self.anonymous) else { return };
+                let mut line = json!({"reason": reason, "untold": suppressed});
+                // What is known of a refused token.
+                for (name, value) in [("issuer", issuer), ("subject", subject)] {
+                    if let Some(value) = value {
+                        line[name] = json!(value);
+                    }
+                }
+                line
             }
-            ServerEventKind::AccessDenied { reason, tenant, subject } => {
-                json!({"reason": reason, "tenant": tenant, "subject": subject})
+            ServerEventKind::AccessDenied { reason, tenant, subject, .. } => {
+                let Some(suppressed) = self.take_line(&self.denied) else { return };
+                json!({"reason": reason, "tenant": tenant, "subject": subject, "untold": suppressed})
             }
+            ServerEventKind::ErasureCompleted {
+                tenant,
+                scope,
+                requested_by,
+                memories,
+                results,
+            } => json!({
+                "tenant": tenant,
+                "scope": scope,
+                "requested_by": requested_by,
+                "memories": memories,
+                "results": results,
+            }),
             _ => return,
         };
         line["id"] = json!(event.id);
@@ -91,11 +117,19 @@ pub(super) struct EventFanOut {
     ledger: Arc<dyn lro::EventSink>,
     /// Whether the ledger has a line for each use of memories.
     memories: bool,
+    /// Whether the server has a log, in which failures of tasks are.
+    is_logged: bool,
 }
 
 impl EventFanOut {
     pub(super) fn new(ledger: Arc<dyn lro::EventSink>) -> Self {
-        Self { ledger, memories: true }
+        Self { ledger, memories: true, is_logged: false }
+    }
+
+    /// Reports no failures, since the log of the server has them.
+    pub(super) fn logged(mut self) -> Self {
+        self.is_logged = true;
+        self
     }
 
     /// Leaves out the use of memories: the requests of many tenants would fill the ledger.
@@ -107,7 +141,9 @@ impl EventFanOut {
 
 impl ServerEventSink for EventFanOut {
     fn publish(&self, event: &ServerEvent) {
-        if let ServerEventKind::CustodialTaskFinished { task, acted_on: None } = &event.kind {
+        if let ServerEventKind::CustodialTaskFinished { task, acted_on: None } = &event.kind
+            && !self.is_logged
+        {
             Output::remark(format_args!("{task} failed; retrying"));
         }
         let uses_memories = matches!(

@@ -11,25 +11,31 @@ use atlatl_memory::{
     Postgres, StoreError, TenantRecord,
 };
 use atlatl_server::auth::{
-    ApiKeyLookup, Authenticator, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket, TokenRules,
+    ApiKeyLookup, Authenticator, Fetch, Issuer, KeyRecord, RateLimit, Scopes, TokenBucket,
 };
-use atlatl_server::event::EventBus;
+use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{Metrics, Tenant, Tenants, run_multi_tenant};
 use atlatl_server::{
     DatabaseTimeLimit, MaintenanceTasks, MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots,
 };
+use chrono::{DateTime, TimeDelta, Utc};
 use lro::IdSeed;
 use lro_spool::{Bucket as Storage, ObjectSpool, Quota};
 use tokio::sync::Semaphore;
 
+use super::HttpRuntime;
+use super::dependencies::{self, ReportedEmbedder, ReportedFetch};
 use super::events::{AuditLog, EventFanOut};
+use super::usage::UsageCounters;
 use crate::access::{Door, Fetched, Principals};
+use crate::command::keys::EXPIRY_WARNING;
 use crate::command::proxy::OffloadStack;
 use crate::command::serve;
-use crate::error::{Error, Status};
+use crate::command::tenants::erasure::{self, ErasureProgress, ResultStorage};
+use crate::error::{Error, Status, log_message};
 use crate::ledger_sink::LedgerSink;
 use crate::memory_config;
-use crate::settings::Settings;
+use crate::settings::{Settings, Sources};
 use crate::spool_config::open_bucket;
 
 /// How long a tenant is cached before its row is read again.
@@ -49,22 +55,34 @@ const INDEX_CHECK_INTERVALS: (Duration, Duration) =
     (Duration::from_mins(1), Duration::from_mins(8));
 /// How often the embedding backlog is measured.
 const BACKLOG_INTERVAL: Duration = Duration::from_secs(30);
+/// How often a key that expires soon is reported.
+const EXPIRY_REPORT_INTERVAL: Duration = Duration::from_hours(24);
+/// How often what tenants use is written.
+const USAGE_INTERVAL: Duration = Duration::from_secs(30);
+/// How often requested erasures are looked for.
+const ERASURE_INTERVAL: Duration = Duration::from_secs(10);
+/// How long an erasure rests after a failure, for example of the object storage.
+const ERASURE_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// Serves all tenants of a database to authenticated clients.
 pub(super) async fn serve_tenants(
     settings: &Settings,
+    sources: Sources,
     principals: &Principals,
     endpoint: Door,
 ) -> Result<Status, Error> {
+    let runtime = HttpRuntime::start(settings, sources)?;
+    let metrics = Arc::new(Metrics::default());
     let time_limits = DatabaseTimeLimits::from_settings(settings).map(Arc::new);
-    let database = open_database(settings, time_limits.as_ref())?;
+    let usage = Arc::new(UsageCounters::default());
+    let database = open_database(settings, time_limits.as_ref(), &usage, &metrics)?;
+    serve::sample_pool(&metrics, database.clone());
     memory_config::check_database(&database).await?;
     let config = &settings.config;
     let base = serve::base_url(settings, &endpoint)?;
-    let metrics = Arc::new(Metrics::default());
     let ledger = Arc::new(ReportingLedgerSink(LedgerSink::new(settings, super::SOURCE)));
     let mut events = EventBus::new(IdSeed::from_system)
-        .with(Arc::new(EventFanOut::new(ledger).without_memories()))
+        .with(Arc::new(EventFanOut::new(ledger).without_memories().logged()))
         .with(Arc::clone(&metrics) as _);
     if let Some(audit) = AuditLog::open(&config.server.audit)? {
         events = events.with(Arc::new(audit));
@@ -72,29 +90,59 @@ pub(super) async fn serve_tenants(
     let resource = format!("{base}/mcp");
     let mut authenticator = Authenticator::new(resource.clone(), IdSeed::from_system);
     if principals.keys {
-        authenticator = authenticator.with_keys(Arc::new(StoredKeys(database.clone())));
+        authenticator = authenticator.with_keys(Arc::new(StoredKeys::new(database.clone())));
     }
-    if let Some(issuer) = &principals.issuer {
-        let rules = TokenRules::new(issuer, [resource], &config.server.tenant_claim);
-        authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::new(Fetched::new())));
+    let rules = principals.tokens.rules(settings, &resource);
+    if !rules.is_empty() {
+        let fetch: Arc<dyn Fetch> = Arc::new(ReportedFetch::new(Fetched::new(), &metrics));
+        for rules in rules {
+            authenticator = authenticator.with_issuer(Issuer::new(rules, Arc::clone(&fetch)));
+        }
     }
-    let bucket = open_bucket(settings)?;
-    let registry =
-        TenantRegistry::new(settings, database, time_limits, bucket, base, events.clone())?;
+    let requests = (!config.spool.url.is_empty()).then(|| dependencies::bucket(&metrics));
+    let bucket = open_bucket(settings, requests)?;
+    let embedder = memory_config::server_embedder(settings)?
+        .map(|embedder| ReportedEmbedder::wrap(embedder, &metrics));
+    let parts = RegistryParts { database, time_limits, usage, bucket, base, embedder };
+    let registry = TenantRegistry::new(settings, parts, events.clone());
     let registry = Arc::new(registry);
     let _maintenance = registry.start_maintenance(&metrics);
     let options = serve::http_options(settings, metrics);
-    serve::serve_until_signal(endpoint, options, async |Door { listener, .. }, options, stopped| {
-        let authenticator = Arc::new(authenticator);
-        run_multi_tenant(registry, authenticator, events, listener, options, stopped).await
-    })
-    .await
+    let authenticator = Arc::new(authenticator);
+    let cached = Arc::clone(&authenticator);
+    let reload = move |_: &Settings| {
+        cached.forget();
+        Ok(())
+    };
+    runtime
+        .serve_until_signal(
+            endpoint,
+            options,
+            reload,
+            async |Door { listener, .. }, options, stopped| {
+                run_multi_tenant(registry, authenticator, events, listener, options, stopped).await
+            },
+        )
+        .await
+}
+
+/// What the registry of tenants is made of.
+struct RegistryParts {
+    database: Postgres,
+    time_limits: Option<Arc<DatabaseTimeLimits>>,
+    usage: Arc<UsageCounters>,
+    bucket: Option<Storage>,
+    /// The URL of the server, for signed links.
+    base: String,
+    embedder: Option<Arc<dyn Embedder>>,
 }
 
 /// Opens the database with connections that many tenants share.
 fn open_database(
     settings: &Settings,
     time_limits: Option<&Arc<DatabaseTimeLimits>>,
+    usage: &Arc<UsageCounters>,
+    metrics: &Arc<Metrics>,
 ) -> Result<Postgres, Error> {
     let Some(mut options) = memory_config::database_options(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
@@ -109,10 +157,14 @@ fn open_database(
         .with_hint("--set memory.connections=8"));
     }
     options.sharing = ConnectionSharing::ManyTenants;
-    if let Some(limits) = time_limits {
-        let limits = Arc::clone(limits);
-        options.database_time = Some(Arc::new(move |tenant, used| limits.spend(tenant, used)));
-    }
+    options.transactions = Some(dependencies::database(metrics));
+    let (limits, usage) = (time_limits.cloned(), Arc::clone(usage));
+    options.database_time = Some(Arc::new(move |tenant, used| {
+        usage.add_database_time(tenant, used);
+        if let Some(limits) = &limits {
+            limits.spend(tenant, used);
+        }
+    }));
     Ok(Postgres::new(&options)?)
 }
 
@@ -167,6 +219,8 @@ struct TenantRegistry {
     unknown_tenants: Mutex<HashMap<String, Instant>>,
     rates: Mutex<HashMap<String, TenantRate>>,
     time_limits: Option<Arc<DatabaseTimeLimits>>,
+    /// What tenants used of this server.
+    usage: Arc<UsageCounters>,
 }
 
 /// A cached tenant.
@@ -185,19 +239,12 @@ struct TenantRate {
 }
 
 impl TenantRegistry {
-    fn new(
-        settings: &Settings,
-        database: Postgres,
-        time_limits: Option<Arc<DatabaseTimeLimits>>,
-        bucket: Option<Storage>,
-        base: String,
-        events: EventBus,
-    ) -> Result<Self, Error> {
-        let embedder = memory_config::server_embedder(settings)?;
+    fn new(settings: &Settings, parts: RegistryParts, events: EventBus) -> Self {
+        let RegistryParts { database, time_limits, usage, bucket, base, embedder } = parts;
         let backfill =
             embedder.as_ref().and_then(|one| memory_config::start_backfill(one, EMBEDDING_WORKERS));
         let queue = backfill.as_ref().map(|all| all.register_queue(database.embedding_queue()));
-        Ok(Self {
+        Self {
             backfill,
             _embedding_queue: queue,
             embedder,
@@ -212,12 +259,14 @@ impl TenantRegistry {
             unknown_tenants: Mutex::default(),
             rates: Mutex::default(),
             time_limits,
-        })
+            usage,
+        }
     }
 
     /// Starts the maintenance tasks for all tenants.
     fn start_maintenance(self: &Arc<Self>, metrics: &Arc<Metrics>) -> MaintenanceTasks {
-        let (tidied, indexed) = (Arc::clone(self), Arc::clone(self));
+        let (tidied, indexed, erasing, measured) =
+            (Arc::clone(self), Arc::clone(self), Arc::clone(self), Arc::clone(self));
         let mut tasks = MaintenanceTasks::default();
         if self.embedder.is_some() {
             let (measured, metrics) = (Arc::clone(self), Arc::clone(metrics));
@@ -227,6 +276,8 @@ impl TenantRegistry {
         }
         tasks.every(OffloadStack::interval(&self.settings), move || tidy(Arc::clone(&tidied)));
         tasks.every(INDEX_INTERVAL, move || index(Arc::clone(&indexed)));
+        tasks.every(ERASURE_INTERVAL, move || erase(Arc::clone(&erasing)));
+        tasks.every(USAGE_INTERVAL, move || write_usage(Arc::clone(&measured)));
         tasks
     }
 
@@ -288,11 +339,69 @@ impl TenantRegistry {
         }
         unknown_tenants.insert(name.to_owned(), now + UNKNOWN_TENANT_TTL);
     }
+
+    /// Drops cached tenants that do not exist any more, and for which no request came since.
+    fn forget_missing(&self, names: &[String]) {
+        let now = Instant::now();
+        let mut evicted = Vec::new();
+        lock(&self.tenants).retain(|name, entry| {
+            let is_kept = now < entry.until || names.binary_search(name).is_ok();
+            if !is_kept {
+                evicted.push(entry.tenant.clone());
+            }
+            is_kept
+        });
+        // Dropped after the lock is released, because it may take a while.
+        drop(evicted);
+    }
+}
+
+/// Works on requested erasures, of which each server does one at a time, until none is due. An erasure
+/// that fails rests, and any server goes on with it.
+async fn erase(registry: Arc<TenantRegistry>) {
+    let Ok(name) = erasure::worker_name() else { return };
+    let mut worker = registry.database.erasure_worker(&name);
+    let storage = registry.bucket.clone().map_or(ResultStorage::None, ResultStorage::Bucket);
+    loop {
+        match erasure::advance(&mut worker, None, &storage, ERASURE_RETRY_DELAY).await {
+            Ok(Some(ErasureProgress::Completed(done))) => {
+                let memories = done.memories;
+                tracing::info!(
+                    tenant = done.tenant,
+                    memories,
+                    results = done.results,
+                    "an erasure is complete"
+                );
+                let scope = if done.subject.is_none() { "tenant" } else { "subject" };
+                let kind = ServerEventKind::ErasureCompleted {
+                    tenant: done.tenant,
+                    scope,
+                    requested_by: done.requested_by,
+                    memories,
+                    results: done.results,
+                };
+                registry.events.publish(None, kind);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(error = log_message(&error), "an erasure failed; retrying");
+                return;
+            }
+        }
+    }
 }
 
 /// Runs maintenance for every tenant. If the database is unavailable, the next run does it.
 async fn tidy(registry: Arc<TenantRegistry>) {
-    for name in registry.database.tenants().await.unwrap_or_default() {
+    if let Some(bucket) = &registry.bucket {
+        bucket.drop_unused_copies();
+    }
+    let Ok(names) = registry.database.tenants().await else { return };
+    registry.forget_missing(&names);
+    for name in names {
+        // It may have been removed while those before it were tidied.
+        let Ok(Some(row)) = registry.database.find_tenant(&name).await else { continue };
         // A cached tenant has drafts and readers that its sweep must respect.
         let cached = lock(&registry.tenants).get(&name).map(|entry| entry.tenant.clone());
         let tenant = match cached {
@@ -300,7 +409,38 @@ async fn tidy(registry: Arc<TenantRegistry>) {
             None => registry.build_tenant(&name, None).await.ok(),
         };
         if let Some(tenant) = tenant {
+            apply_limits(&tenant.server, &row);
             tenant.server.tidy().await;
+        }
+        // The next run does it again.
+        if let Err(error) = registry.database.measure_usage(&name).await {
+            tracing::warn!(tenant = name, error = log_message(&error), "usage was not measured");
+        }
+    }
+}
+
+/// Sets the limits of a tenant.
+fn apply_limits(server: &MemoryServer, row: &TenantRecord) {
+    server.bound(row.bounds.memories);
+    server.bound_bytes(row.bounds.bytes);
+    server.set_retention(row.bounds.retention_days.map(|days| TimeDelta::days(days.into())));
+}
+
+/// Writes what tenants used, adds changes to the counts of memories and bytes, and counts those of
+/// tenants with a limit on bytes.
+async fn write_usage(registry: Arc<TenantRegistry>) {
+    // What cannot be written now is written the next time.
+    drop(registry.usage.write(&registry.database).await);
+    while matches!(registry.database.fold_usage().await, Ok(1..)) {}
+    let is_bounded = |entry: &CachedTenant| entry.row.bounds.bytes.is_some();
+    let bounded: Vec<String> = lock(&registry.tenants)
+        .iter()
+        .filter(|(_, entry)| is_bounded(entry))
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in bounded {
+        if let Err(error) = registry.database.count_missing_usage(&name).await {
+            tracing::warn!(tenant = name, error = log_message(&error), "a tenant is not counted");
         }
     }
 }
@@ -369,6 +509,7 @@ impl Tenants for TenantRegistry {
         let mut all = lock(&self.tenants);
         let entry = all.get_mut(name).filter(|entry| now < entry.until)?;
         entry.used = now;
+        self.usage.add_request(name);
         Some(entry.tenant.clone())
     }
 
@@ -404,7 +545,8 @@ impl Tenants for TenantRegistry {
         }
         tenant.rate = self.rate(name, row.bounds.per_minute);
         tenant.database_time = self.time_limits.as_ref().map(|limits| limits.tenant(name));
-        tenant.server.bound(row.bounds.memories);
+        apply_limits(&tenant.server, &row);
+        self.usage.add_request(name);
         let entry =
             CachedTenant { until: now + TENANT_TTL, used: now, row, tenant: tenant.clone() };
         evicted.extend(all.insert(name.to_owned(), entry).map(|entry| entry.tenant));
@@ -429,13 +571,43 @@ impl lro::EventSink for ReportingLedgerSink {
 }
 
 /// The API keys in the database.
-struct StoredKeys(Postgres);
+struct StoredKeys {
+    database: Postgres,
+    /// When a key that expires soon was reported last.
+    reported: Mutex<HashMap<String, Instant>>,
+}
+
+impl StoredKeys {
+    fn new(database: Postgres) -> Self {
+        Self { database, reported: Mutex::default() }
+    }
+
+    /// Reports a key that is used and expires soon, once a day.
+    fn report_expiry(&self, id: &str, tenant: &str, expires: DateTime<Utc>) {
+        let left = expires - memory_config::moment().now;
+        if left <= TimeDelta::zero() || left > EXPIRY_WARNING {
+            return;
+        }
+        let now = Instant::now();
+        let mut reported = lock(&self.reported);
+        reported.retain(|_, at| now.duration_since(*at) < EXPIRY_REPORT_INTERVAL);
+        if reported.contains_key(id) {
+            return;
+        }
+        reported.insert(id.to_owned(), now);
+        drop(reported);
+        tracing::warn!(key = id, tenant, hours = left.num_hours(), "an API key expires soon");
+    }
+}
 
 #[async_trait]
 impl ApiKeyLookup for StoredKeys {
     async fn key(&self, id: &str) -> Result<Option<KeyRecord>, StoreError> {
-        let stored = self.0.key(id).await?;
+        let stored = self.database.key(id).await?;
         Ok(stored.and_then(|stored| {
+            if let Some(expires) = stored.expires.filter(|_| !stored.revoked) {
+                self.report_expiry(id, &stored.tenant, expires);
+            }
             let scopes = Scopes::from_words(stored.scopes.iter().map(String::as_str));
             let digest = stored.digest.try_into().ok()?;
             let mut record = KeyRecord::new(id, &stored.tenant, digest, scopes);

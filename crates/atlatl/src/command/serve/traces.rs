@@ -4,18 +4,16 @@
 //! Without a collector there is no thread, no connection and no span. A slow or unavailable
 //! collector loses spans but never delays a request.
 
+use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use std::{env, fmt};
 
 use async_trait::async_trait;
-use atlatl_server::trace::{AttrValue, RequestName, Span, TraceParent, Tracer};
-use chrono::{DateTime, Utc};
+use atlatl_server::trace::TraceParent;
 use opentelemetry::trace::{
-    SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId,
-    TraceState, Tracer as _, TracerProvider as _,
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -26,10 +24,13 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider,
 };
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use ureq::Agent;
 
 use crate::access::agent;
+use crate::error::Error;
 use crate::output::Output;
+use crate::settings::secrets::{self, Secret};
 
 /// The time limit for sending a batch.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,8 +42,30 @@ const MAX_QUEUED_SPANS: usize = 2048;
 /// The exporter to a collector.
 pub(super) struct Traces(SdkTracerProvider);
 
-/// The variables with headers for the collector.
-const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+/// The variables with headers for the collector, each with the one that names a file with them. The second pair is
+/// above the first.
+const HEADERS: [[&str; 2]; 2] = [
+    ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS_FILE"],
+    ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE"],
+];
+
+/// The headers that are in files. The library reads the variables themselves.
+fn headers_from_files(
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<HashMap<String, String>, Error> {
+    let mut headers = HashMap::new();
+    for names in HEADERS {
+        if let Some(Secret::File(path)) = secrets::find(names, &variable)? {
+            let [_, file_name] = names;
+            let text = secrets::read_file(file_name, &path)?;
+            let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+            headers.extend(
+                pairs.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())),
+            );
+        }
+    }
+    Ok(headers)
+}
 
 /// Why a collector at `address` is not used: headers and credentials would be sent in clear text.
 fn clear_text_reason(address: &str, is_set: impl Fn(&str) -> bool) -> Option<String> {
@@ -50,7 +73,7 @@ fn clear_text_reason(address: &str, is_set: impl Fn(&str) -> bool) -> Option<Str
     if url.scheme() != "http" || crate::access::is_this_machine(&url) {
         return None;
     }
-    if let Some(name) = HEADERS.into_iter().find(|name| is_set(name)) {
+    if let Some(name) = HEADERS.into_iter().flatten().find(|name| is_set(name)) {
         return Some(format!("{name} is not sent to http://, use https://"));
     }
     let credentials = !url.username().is_empty() || url.password().is_some();
@@ -83,10 +106,18 @@ impl Traces {
             Output::remark(format_args!("{why}: no traces are sent"));
             return None;
         }
+        let headers = match headers_from_files(variable) {
+            Ok(headers) => headers,
+            Err(error) => {
+                let why = error.message();
+                Output::remark(format_args!("{why}: no traces are sent"));
+                return None;
+            }
+        };
         let has_service_name = variable("OTEL_SERVICE_NAME").is_some()
             || variable("OTEL_RESOURCE_ATTRIBUTES")
                 .is_some_and(|all| all.contains("service.name="));
-        let traces = Self::to_collector(has_service_name).ok();
+        let traces = Self::to_collector(has_service_name, headers).ok();
         if traces.is_none() {
             // The error is not shown: it may contain a URL with a password.
             Output::remark(format_args!("{endpoint} is not a URL: no traces are sent"));
@@ -94,12 +125,16 @@ impl Traces {
         traces
     }
 
-    /// Builds the exporter. The library reads address, headers, sampler and resource from the
-    /// environment.
-    fn to_collector(has_service_name: bool) -> Result<Self, ExporterBuildError> {
+    /// Builds the exporter with further `headers`. The library reads address, headers, sampler and resource
+    /// from the environment.
+    fn to_collector(
+        has_service_name: bool,
+        headers: HashMap<String, String>,
+    ) -> Result<Self, ExporterBuildError> {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(CollectorClient::new(EXPORT_TIMEOUT))
+            .with_headers(headers)
             .with_protocol(Protocol::HttpBinary)
             .with_timeout(EXPORT_TIMEOUT)
             .build()?;
@@ -112,8 +147,8 @@ impl Traces {
         Ok(Self(provider))
     }
 
-    pub(super) fn tracer(&self) -> Arc<dyn Tracer> {
-        Arc::new(OtelTracer(self.0.tracer("atlatl-server")))
+    pub(super) fn tracer(&self) -> SdkTracer {
+        self.0.tracer("atlatl-server")
     }
 
     /// Sends the queued spans, within [`SHUTDOWN_TIMEOUT`].
@@ -182,21 +217,10 @@ impl fmt::Debug for CollectorClient {
     }
 }
 
-/// The server's tracer on top of OpenTelemetry.
-struct OtelTracer(SdkTracer);
-
-impl Tracer for OtelTracer {
-    fn request(&self, name: RequestName, parent: Option<&TraceParent>) -> Arc<dyn Span> {
-        let span_name = match name.tool {
-            Some(tool) => format!("{} {tool}", name.method).into(),
-            None => name.method.into(),
-        };
-        let above = parent.map_or_else(Context::new, |parent| {
-            Context::new().with_remote_span_context(remote(parent))
-        });
-        let span = SpanBuilder { name: span_name, ..SpanBuilder::default() };
-        OtelSpan::begin(self.0.clone(), span.with_kind(SpanKind::Server), &above)
-    }
+/// Makes `span` the child of the span of a client.
+pub(super) fn set_parent(span: &tracing::Span, parent: &TraceParent) {
+    // A span that is not exported has no parent.
+    let _ = span.set_parent(Context::new().with_remote_span_context(remote(parent)));
 }
 
 fn remote(parent: &TraceParent) -> SpanContext {
@@ -209,53 +233,6 @@ fn remote(parent: &TraceParent) -> SpanContext {
         true,
         state.unwrap_or_default(),
     )
-}
-
-/// A started span. Dropping its context ends it.
-struct OtelSpan {
-    tracer: SdkTracer,
-    context: Context,
-    /// The attributes that are set: the library would export duplicates.
-    recorded_keys: Mutex<Vec<&'static str>>,
-}
-
-impl OtelSpan {
-    fn begin(tracer: SdkTracer, span: SpanBuilder, above: &Context) -> Arc<dyn Span> {
-        let context = above.with_span(tracer.build_with_context(span, above));
-        Arc::new(Self { tracer, context, recorded_keys: Mutex::default() })
-    }
-}
-
-impl Span for OtelSpan {
-    fn part(&self, name: &'static str, began: Option<DateTime<Utc>>) -> Arc<dyn Span> {
-        let mut span = SpanBuilder::from_name(name);
-        span.start_time = began.map(SystemTime::from);
-        Self::begin(self.tracer.clone(), span, &self.context)
-    }
-
-    fn say(&self, key: &'static str, value: AttrValue) {
-        let mut recorded_keys = self.recorded_keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if recorded_keys.contains(&key) {
-            return;
-        }
-        recorded_keys.push(key);
-        drop(recorded_keys);
-        let attribute = match value {
-            AttrValue::Word(word) => KeyValue::new(key, word),
-            AttrValue::Count(count) => KeyValue::new(key, i64::try_from(count).unwrap_or(i64::MAX)),
-            _ => return,
-        };
-        self.context.span().set_attribute(attribute);
-    }
-
-    fn fail(&self, class: &'static str) {
-        self.say("error.type", AttrValue::Word(class));
-        self.context.span().set_status(Status::error(""));
-    }
-
-    fn end(&self) {
-        self.context.span().end();
-    }
 }
 
 /// The resource attributes: the version, the attributes of the environment and, if they have no
@@ -273,7 +250,7 @@ mod tests {
     #[test]
     fn g03_headers_for_a_collector_are_not_sent_in_clear_text() {
         let with = |address: &str, set: &str| clear_text_reason(address, |name| name == set);
-        for name in HEADERS {
+        for name in HEADERS.into_iter().flatten() {
             for address in ["http://192.0.2.1:4318", "HTTP://otel.example/", "http://[2001:db8::1]"]
             {
                 let why = with(address, name).unwrap_or_else(|| panic!("{address}"));
@@ -291,5 +268,26 @@ mod tests {
         assert_eq!(with("http://192.0.2.1:4318", ""), None, "nothing secret");
         let secret = with("http://me:s3cret@192.0.2.1", "").unwrap();
         assert!(!secret.contains("s3cret"), "{secret}");
+    }
+
+    #[test]
+    fn g51_headers_for_a_collector_come_from_a_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let [all, own] = ["all", "own"].map(|name| dir.path().join(name));
+        std::fs::write(&all, "api-key=s3cret,team=a\n").unwrap();
+        std::fs::write(&own, "team=b").unwrap();
+        for path in [&all, &own] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let variable = |name: &str| match name {
+            "OTEL_EXPORTER_OTLP_HEADERS_FILE" => Some(all.to_str().unwrap().to_owned()),
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS_FILE" => Some(own.to_str().unwrap().to_owned()),
+            _ => None,
+        };
+        let headers = headers_from_files(variable).unwrap();
+        assert_eq!((headers["api-key"].as_str(), headers["team"].as_str()), ("s3cret", "b"));
+        assert_eq!(headers.len(), 2);
     }
 }

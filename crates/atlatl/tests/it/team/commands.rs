@@ -30,7 +30,10 @@ fn a_database_is_made_once_and_says_what_it_is() {
             "0004-requeue-vectors",
             "0005-frequencies",
             "0006-bounded-recall",
-            "0007-embeddings"
+            "0007-embeddings",
+            "0008-erasure",
+            "0009-usage",
+            "0010-administration"
         ]),
         "{run}"
     );

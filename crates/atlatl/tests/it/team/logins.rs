@@ -11,6 +11,11 @@ use crate::proxied::Proxied;
 
 /// A server of many tenants that takes the tokens of `authority`, and its tenant "acme".
 fn served(authority: &Authority, more: &[&str]) -> (Program, Serving) {
+    served_by(authority, &format!("keys,oauth:{}", authority.url("")), more)
+}
+
+/// The same with this `server.auth`.
+fn served_by(authority: &Authority, auth: &str, more: &[&str]) -> (Program, Serving) {
     let server = PostgresServer::shared();
     let (_, database) = stranger(server);
     let program =
@@ -20,7 +25,7 @@ fn served(authority: &Authority, more: &[&str]) -> (Program, Serving) {
         let run = program.run(&[args, &["--as", &owner]].concat());
         assert_eq!(run.status, 0, "{run}");
     }
-    let auth = format!("server.auth=keys,oauth:{}", authority.url(""));
+    let auth = format!("server.auth={auth}");
     let serving = Serving::start(&program, &[&["--set", &auth], more].concat());
     let resource = format!("{}/mcp", serving.url);
     authority.ledger().signer = Some(AccessTokenSigner::new("acme", &resource));
@@ -98,9 +103,7 @@ fn keys_that_an_authority_changes_are_fetched_and_old_ones_forgotten() {
 #[test]
 fn no_token_that_is_not_for_this_server_is_taken_and_none_is_written_down() {
     let authority = Authority::start();
-    let audit = std::env::temp_dir().join(format!("atlatl-audit-{}", std::process::id()));
-    let set = format!("server.audit={}", audit.display());
-    let (program, serving) = served(&authority, &["--set", &set]);
+    let (program, serving) = served(&authority, &["--set", "server.audit=audit.jsonl"]);
     let signer = authority.ledger().signer.clone().unwrap();
     let issuer = authority.url("");
     let good = signer.claims(&issuer, "memory:read memory:write", 600);
@@ -114,28 +117,49 @@ fn no_token_that_is_not_for_this_server_is_taken_and_none_is_written_down() {
     let other = AccessTokenSigner { key: 1, ..signer.clone() };
     let (head, rest) = token.split_once('.').unwrap();
     let (payload, signature) = rest.split_once('.').unwrap();
-    let wrong: Vec<(&str, String)> = vec![
-        ("audience", changed(&|claims| claims["aud"] = json!("https://other.example/mcp"))),
-        ("audience above", changed(&|claims| claims["aud"] = json!(serving.url))),
-        ("no audience", changed(&|claims| claims["aud"] = Value::Null)),
-        ("issuer", changed(&|claims| claims["iss"] = json!("https://other.example"))),
-        ("issuer with a slash", changed(&|claims| claims["iss"] = json!(format!("{issuer}/")))),
-        ("expired", changed(&|claims| claims["exp"] = json!(1_600_000_000))),
-        ("never expires", changed(&|claims| claims["exp"] = Value::Null)),
-        ("not yet", changed(&|claims| claims["nbf"] = json!(4_000_000_000_u64))),
-        ("no tenant", changed(&|claims| claims["tenant"] = Value::Null)),
-        ("tenant list", changed(&|claims| claims["tenant"] = json!(["acme"]))),
-        ("no subject", changed(&|claims| claims["sub"] = Value::Null)),
-        ("of another key", other.sign(&good)),
-        ("cut", token[..token.len() - 4].to_owned()),
-        ("unsigned", format!("{head}.{payload}.")),
-        ("two parts", format!("{head}.{payload}")),
-        ("four parts", format!("{token}.{signature}")),
-        ("alg none", format!("eyJhbGciOiJub25lIn0.{payload}.")),
-        ("alg none, signed", format!("eyJhbGciOiJub25lIn0.{payload}.{signature}")),
-        ("HS256", format!("eyJhbGciOiJIUzI1NiIsImtpZCI6ImtleS0wIn0.{payload}.{signature}")),
+    let wrong: Vec<(&str, &str, String)> = vec![
+        (
+            "audience",
+            "wrong_audience",
+            changed(&|claims| claims["aud"] = json!("https://other.example/mcp")),
+        ),
+        ("audience above", "wrong_audience", changed(&|claims| claims["aud"] = json!(serving.url))),
+        ("no audience", "wrong_audience", changed(&|claims| claims["aud"] = Value::Null)),
+        (
+            "issuer",
+            "unknown_issuer",
+            changed(&|claims| claims["iss"] = json!("https://other.example")),
+        ),
+        (
+            "issuer with a slash",
+            "unknown_issuer",
+            changed(&|claims| claims["iss"] = json!(format!("{issuer}/"))),
+        ),
+        ("expired", "expired", changed(&|claims| claims["exp"] = json!(1_600_000_000))),
+        ("never expires", "invalid_time", changed(&|claims| claims["exp"] = Value::Null)),
+        ("not yet", "not_yet_valid", changed(&|claims| claims["nbf"] = json!(4_000_000_000_u64))),
+        ("no tenant", "invalid_tenant", changed(&|claims| claims["tenant"] = Value::Null)),
+        ("tenant list", "invalid_tenant", changed(&|claims| claims["tenant"] = json!(["acme"]))),
+        ("no subject", "invalid_subject", changed(&|claims| claims["sub"] = Value::Null)),
+        ("of another key", "unknown_key", other.sign(&good)),
+        // What is left may be base64 or not.
+        ("cut", "malformed bad_signature", token[..token.len() - 4].to_owned()),
+        ("unsigned", "bad_signature", format!("{head}.{payload}.")),
+        ("two parts", "malformed", format!("{head}.{payload}")),
+        ("four parts", "malformed", format!("{token}.{signature}")),
+        ("alg none", "algorithm_not_allowed", format!("eyJhbGciOiJub25lIn0.{payload}.")),
+        (
+            "alg none, signed",
+            "algorithm_not_allowed",
+            format!("eyJhbGciOiJub25lIn0.{payload}.{signature}"),
+        ),
+        (
+            "HS256",
+            "algorithm_not_allowed",
+            format!("eyJhbGciOiJIUzI1NiIsImtpZCI6ImtleS0wIn0.{payload}.{signature}"),
+        ),
     ];
-    for (name, token) in &wrong {
+    for (name, _, token) in &wrong {
         let answer = bearer(&serving, token);
         assert_eq!(answer.status, 401, "{name}: {answer:?}");
         assert!(answer.headers.contains("error=\"invalid_token\""), "{name}: {answer:?}");
@@ -157,14 +181,100 @@ fn no_token_that_is_not_for_this_server_is_taken_and_none_is_written_down() {
     assert_eq!(basic.unwrap().status, 401);
 
     // Denied requests are in the audit log, without any credential.
-    let written = fs::read_to_string(&audit).unwrap();
-    fs::remove_file(&audit).unwrap();
-    assert!(written.matches("\"reason\":\"token\"").count() >= wrong.len(), "{written}");
+    let written = fs::read_to_string(program.path("work/audit.jsonl")).unwrap();
+    let lines: Vec<Value> =
+        written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let denied: Vec<&Value> = lines.iter().filter(|line| line["event"] == "AccessDenied").collect();
+    assert!(denied.len() > wrong.len(), "{written}");
+    for ((name, reason, _), line) in wrong.iter().zip(&denied) {
+        let audited = line["reason"].as_str().unwrap();
+        assert!(reason.split(' ').any(|reason| reason == audited), "{name}: {line}");
+    }
     assert!(written.contains("\"subject\":\"person@example\""), "{written}");
-    drop(program);
-    for (name, token) in &wrong {
+    for (name, _, token) in &wrong {
         let secret = token.rsplit('.').find(|part| part.len() > 20).unwrap_or(token);
         assert!(!written.contains(secret), "{name} is written down");
     }
     assert!(!written.contains(signature) && !written.contains(payload));
+}
+
+#[test]
+fn g47_rules_map_groups_to_a_tenant_and_a_refused_token_is_explained() {
+    let authority = Authority::start();
+    let issuer = authority.url("");
+    let rule = "{ claim = \"groups\", contains = \"staff\", tenant = \"acme\", \
+                scopes = [\"memory:read\"] }";
+    let issuers = format!("server.issuers.corp={{ url = \"{issuer}\", rules = [{rule}] }}");
+    let more = ["--set", &issuers, "--set", "server.audit=audit.jsonl"];
+    let (program, serving) = served_by(&authority, "keys,oauth", &more);
+    let signer = authority.ledger().signer.clone().unwrap();
+    let token = |change: &dyn Fn(&mut Value)| {
+        let mut claims = signer.claims(&issuer, "openid", 600);
+        claims["groups"] = json!(["everyone", "staff"]);
+        change(&mut claims);
+        signer.sign(&claims)
+    };
+    let good = token(&|_| {});
+    let guest = token(&|claims| claims["groups"] = json!(["everyone"]));
+    let expired = token(&|claims| claims["exp"] = json!(1_600_000_000));
+    assert_eq!(bearer(&serving, &good).status, 200);
+    let answer = bearer(&serving, &guest);
+    assert_eq!(answer.status, 403, "{answer:?}");
+    assert!(!answer.body.contains("rule") && !answer.body.contains("group"), "{answer:?}");
+    assert_eq!(bearer(&serving, &expired).status, 401);
+
+    let written = fs::read_to_string(program.path("work/audit.jsonl")).unwrap();
+    let lines: Vec<Value> =
+        written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [no_rule, expired_line] = &lines[..] else { panic!("{written}") };
+    assert_eq!(no_rule["reason"], "no_rule", "{written}");
+    assert_eq!(no_rule["issuer"], "corp", "{written}");
+    assert_eq!(no_rule["subject"], "corp:person@example", "{written}");
+    assert_eq!(expired_line["reason"], "expired", "{written}");
+    assert_eq!(expired_line["subject"], Value::Null, "{written}");
+    let begun = std::time::Instant::now();
+    while !["no_rule", "expired"].iter().all(|reason| serving.lines().concat().contains(reason)) {
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", serving.lines());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+
+    let public = format!("server.public_url={}", serving.url);
+    let settings = ["--set", "server.auth=oauth", "--set", &issuers, "--set", &public];
+    let explain = |token: &str, more: &[&str]| {
+        let args = [&["access", "explain", "-"][..], more, &settings].concat();
+        let run = program.run_with_input(&args, token.as_bytes());
+        let said = run.to_string();
+        let signature = token.rsplit('.').next().unwrap();
+        assert!(signature.is_empty() || !said.contains(signature), "{run}");
+        run
+    };
+    let run = explain(&good, &["--json"]);
+    assert_eq!(run.status, 0, "{run}");
+    let said = run.json();
+    assert_eq!(said["accepted"], true, "{said}");
+    assert_eq!(said["issuer_name"], "corp", "{said}");
+    assert_eq!(said["audience"], format!("{}/mcp", serving.url), "{said}");
+    assert_eq!(said["rules"], json!([1]), "{said}");
+    assert_eq!(said["tenant"], "acme", "{said}");
+    assert_eq!(said["scopes"], json!(["memory:read"]), "{said}");
+    assert_eq!(said["principal"], "corp:person@example", "{said}");
+    let run = explain(&guest, &[]);
+    assert_eq!(run.status, 1, "{run}");
+    assert!(run.stdout.contains("no_rule") && run.stderr.contains("hint: "), "{run}");
+    let run = explain(&expired, &["--json"]);
+    assert_eq!((run.status, &run.json()["reason"]), (1, &json!("expired")), "{run}");
+    let unsigned = format!("{}.", good.rsplit_once('.').unwrap().0);
+    assert_eq!(explain(&unsigned, &["--json"]).json()["reason"], "bad_signature");
+    let run = explain(&unsigned, &["--json", "--claims-only"]);
+    assert_eq!(run.status, 0, "{run}");
+    assert_eq!(run.json()["accepted"], false, "{run}");
+    assert_eq!(run.json()["tenant"], "acme", "{run}");
+    assert!(run.stderr.contains("the signature was not verified"), "{run}");
+    // A token is not an argument, and a server without issuers takes none.
+    let run = program.run(&[&["access", "explain", &good][..], &settings].concat());
+    assert_eq!(run.status, 2, "{run}");
+    assert!(!run.to_string().contains(&good[..40]), "{run}");
+    let run = program.run_with_input(&["access", "explain", "-"], good.as_bytes());
+    assert_eq!(run.status, 2, "{run}");
+    assert!(run.stderr.contains("accepts no access tokens"), "{run}");
 }

@@ -266,7 +266,7 @@ fn tenants_are_kept_apart(
     let loose = "SELECT count(*), count(*) FILTER (WHERE NOT relrowsecurity OR NOT relforcerowsecurity) \
                  FROM pg_class WHERE relnamespace = 'atlatl'::regnamespace AND relkind IN ('r', 'p') \
                  AND relname <> 'migration'";
-    assert_eq!(cluster.sql(database(house), loose), "79|0");
+    assert_eq!(cluster.sql(database(house), loose), "100|0");
 }
 
 #[test]

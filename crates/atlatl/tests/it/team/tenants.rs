@@ -42,7 +42,9 @@ impl House {
     pub(super) fn key(&self, tenant: &str, more: &[&str]) -> Value {
         let run = self.run(&[&["keys", "create", "--json", "--tenant", tenant], more].concat());
         assert_eq!(run.status, 0, "{run}");
-        run.json()
+        let key = run.json();
+        canaries::register_json(&key);
+        key
     }
 }
 
@@ -169,10 +171,41 @@ fn g08_a_key_expires_after_90_days_unless_it_is_created_otherwise() {
     assert_eq!(days(&[]), Some(90));
     assert_eq!(days(&["--expires", "7"]), Some(7));
     assert_eq!(days(&["--expires", "never"]), None);
+    assert_eq!(days(&["--no-expiry"]), None);
+    let both = house.run(&["keys", "create", "--tenant", "ann", "--no-expiry", "--expires", "7"]);
+    assert_eq!(both.status, 2, "{both}");
     for wrong in ["0", "-1", "always", "65536", ""] {
         let run = house.run(&["keys", "create", "--tenant", "ann", "--expires", wrong]);
         assert_eq!(run.status, 2, "{run}");
     }
+}
+
+#[test]
+fn g48_a_key_that_expires_soon_is_reported_by_the_list_and_by_the_server() {
+    let house = House::new();
+    let serving = Serving::start(&house.program, &[]);
+    let far = house.tenant("ann");
+    let soon = house.key("ann", &["--expires", "7"]);
+    for key in [&*far, soon["key"].as_str().unwrap()] {
+        for _ in 0..3 {
+            assert_eq!(ask(&serving.url, key, "GET", "/v1/memories", "").status, 200);
+        }
+    }
+    let listed = house.run(&["keys", "list"]);
+    assert!(listed.stderr.contains("1 key expires within 14 days"), "{listed}");
+    let listed = house.run(&["keys", "list", "--json"]).json();
+    let soon_ids: Vec<&Value> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|key| key["expires_soon"] == true)
+        .map(|key| &key["id"])
+        .collect();
+    assert_eq!(soon_ids, [&soon["id"]]);
+    let lines = serving.lines().concat();
+    assert_eq!(lines.matches("an API key expires soon").count(), 1, "{lines}");
+    assert!(lines.contains(soon["id"].as_str().unwrap()), "{lines}");
+    assert!(!lines.contains(soon["key"].as_str().unwrap()), "{lines}");
 }
 
 #[test]
@@ -457,8 +490,14 @@ fn no_server_listens_beyond_this_machine_without_authentication() {
     // Keys are in a database, and there is none.
     let run = program.run(&["serve", "--http", "127.0.0.1:0", "--set", "server.auth=keys"]);
     assert_eq!(run.status, 2, "{run}");
-    for odd in ["key", "oauth:", "oauth:http://id.example", "keys,oauth:https://a,oauth:https://b"]
-    {
+    for odd in [
+        "key",
+        "oauth",
+        "oauth:",
+        "oauth:http://id.example",
+        "keys,oauth:https://a,oauth:https://b",
+        "oauth,oauth:https://a",
+    ] {
         let set = format!("server.auth={odd}");
         let run = program.run(&["serve", "--http", "127.0.0.1:0", "--set", &set]);
         assert_eq!(run.status, 2, "{odd}: {run}");
@@ -534,4 +573,61 @@ fn who_says_that_it_is_a_proxy_gets_another_form_and_nothing_else() {
         assert!(others.status == 200 && !others.body.contains("CANARY"), "{others:?}");
         assert_eq!(asked(&read, proxy).status, 403);
     }
+}
+
+#[test]
+fn g48_quota_of_bytes_retention_and_daily_usage_of_a_served_tenant() {
+    let house = House::new();
+    let (ann, bob) = (house.tenant("ann"), house.tenant("bob"));
+    let limit = ["tenants", "create", "ann", "--bytes", "5kB", "--retention", "30d"];
+    let run = house.run(&limit);
+    assert!(run.stdout.contains("at most 5.0 kB of memories, kept for 30 days"), "{run}");
+    let serving = Serving::start(&house.program, &[]);
+    let url = &serving.url;
+    let body = json!({"content": "about the harbour ".repeat(60), "memory_type": "semantic"});
+    let mut statuses = Vec::new();
+    let begun = Instant::now();
+    // The bytes are read every ten seconds.
+    while statuses.last() != Some(&507) {
+        assert!(begun.elapsed().as_secs() < 40, "{statuses:?}");
+        statuses.push(ask(url, &ann, "POST", "/v1/memories", &body.to_string()).status);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    assert_eq!(statuses[0], 201);
+    let over = tool(url, &ann, "capture_memory", &body).to_string();
+    assert!(over.contains("at most 5000 bytes of memories"), "{over}");
+    keep(url, &bob, "Bob has no limit.");
+    // Requests are written every 30 seconds.
+    let begun = Instant::now();
+    let usage = loop {
+        let usage = house.run(&["tenants", "usage", "--tenant", "ann", "--json"]).json();
+        if usage[0]["requests"].as_u64().is_some_and(|requests| requests > 1) {
+            break usage;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{usage}");
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    };
+    assert!(usage[0]["database_ms"].is_u64() && usage[1].is_null(), "{usage}");
+    let listed = house.run(&["tenants", "list", "--json"]).json();
+    assert_eq!(
+        (&listed[0]["most_bytes"], &listed[0]["retention_days"]),
+        (&json!(5000), &json!(30))
+    );
+    drop(serving);
+    // A server that starts deletes what is too old.
+    let database = house.owner.rsplit('/').next().unwrap();
+    let server = PostgresServer::shared();
+    server.sql(database, "UPDATE atlatl.memory SET changed = changed - 31::bigint * 86400000000");
+    server.sql(database, "DELETE FROM atlatl.lease WHERE task = 'memory_retention'");
+    let _serving = Serving::start(&house.program, &[]);
+    let begun = Instant::now();
+    let count = |tenant: &str| {
+        server
+            .sql(database, &format!("SELECT count(*) FROM atlatl.memory WHERE tenant = '{tenant}'"))
+    };
+    while count("ann") != "0" {
+        assert!(begun.elapsed().as_secs() < 30, "an old memory is kept for ever");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert_eq!(count("bob"), "1");
 }

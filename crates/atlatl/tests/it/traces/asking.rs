@@ -6,6 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
+use crate::canaries;
 use crate::serving::{Serving, authorization};
 
 pub(super) const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -38,6 +39,7 @@ impl Asker {
 
     /// The answer to `body`, whatever its status.
     pub(super) fn ask(&mut self, headers: &[(&str, &str)], body: &Value) -> Value {
+        canaries::register_json(body);
         let body = body.to_string();
         let mut request = format!(
             "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
@@ -51,6 +53,7 @@ impl Asker {
         for (name, value) in headers {
             write!(request, "{name}: {value}\r\n").unwrap();
         }
+        canaries::register_request(&request, "");
         request += "\r\n";
         request += &body;
         self.stream.get_mut().write_all(request.as_bytes()).unwrap();

@@ -7,13 +7,14 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use prost::Message as _;
 use testkit::http::{HttpServer, reply};
 
+use crate::canaries;
 use crate::program::Program;
 
-/// A collector that takes everything.
-pub(super) struct Collector(HttpServer);
+/// A collector that takes everything, and is searched for canaries at its end.
+pub(crate) struct Collector(HttpServer);
 
 impl Collector {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self(HttpServer::start(|_, stream| {
             reply(stream, "200 OK", &[("Content-Type", "application/x-protobuf")], b"")
         }))
@@ -24,12 +25,12 @@ impl Collector {
     }
 
     /// The same program, whose spans come here.
-    pub(super) fn of(&self, program: Program) -> Program {
+    pub(crate) fn of(&self, program: Program) -> Program {
         program.variable("OTEL_EXPORTER_OTLP_ENDPOINT", &self.url())
     }
 
     /// How often something came.
-    pub(super) fn posts(&self) -> usize {
+    pub(crate) fn posts(&self) -> usize {
         self.0.asked().len()
     }
 
@@ -57,6 +58,12 @@ impl Collector {
     pub(super) fn spans(&self) -> Vec<Span> {
         let scopes = self.resources().into_iter().flat_map(|resource| resource.scope_spans);
         scopes.flat_map(|scope| scope.spans).collect()
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        canaries::check("the spans", &String::from_utf8_lossy(&self.bytes()));
     }
 }
 

@@ -43,13 +43,13 @@ fn draft(spool: &ObjectSpool, n: u64) -> Box<dyn Draft> {
 }
 
 /// The time by the clock that the store has too.
-fn clock() -> DateTime<Utc> {
+pub(super) fn clock() -> DateTime<Utc> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     DateTime::UNIX_EPOCH + now
 }
 
 /// Stores a result that has expired by that clock.
-fn put_expired(spool: &ObjectSpool, n: u64, now: DateTime<Utc>) -> lro_core::ResultId {
+pub(super) fn put_expired(spool: &ObjectSpool, n: u64, now: DateTime<Utc>) -> lro_core::ResultId {
     let created_at = now - 2 * HOUR;
     let id = lro_core::ResultId::new(created_at.timestamp_millis().unsigned_abs(), u128::from(n));
     let found = Detected::detect(b"[1]");
@@ -158,6 +158,22 @@ fn readers_in_other_processes_have_a_grace_period() {
     assert!(keys.len() == 1 && keys[0].contains("/gone/"), "{keys:?}");
     one.sweep(now + Duration::from_mins(21)).unwrap();
     assert_eq!(store.keys(), [""; 0]);
+}
+
+#[test]
+fn g48_an_erasure_leaves_no_data_of_expired_results() {
+    let store = Faulty::new();
+    let graceful = options().grace(Duration::from_mins(10)).remember(Duration::from_mins(20));
+    let bucket = Bucket::new(Arc::clone(&store) as _, "a/b", graceful).unwrap();
+    let spool = ObjectSpool::new(&bucket, "ann", Quota::NONE).unwrap();
+    let now = clock();
+    put_expired(&spool, 1, now);
+    assert_eq!(spool.sweep(now).unwrap().expired.len(), 1);
+    let has_data = || store.keys().iter().any(|key| key.contains("/data/"));
+    assert!(has_data(), "for readers");
+    let erased = bucket.eraser("ann").unwrap().erase_results(now).unwrap();
+    assert!(erased.is_complete && erased.bytes > 0, "{erased:?}");
+    assert!(!has_data());
 }
 
 #[test]

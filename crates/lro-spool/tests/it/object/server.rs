@@ -8,6 +8,7 @@ use lro_spool::{
 };
 use testkit::s3::S3Server;
 
+use super::life::{clock, put_expired};
 use super::proxy::{Proxy, Wire};
 use super::{all, options, text};
 use crate::fixture::{at, id, put, whole};
@@ -239,4 +240,47 @@ fn a_server_killed_in_the_middle_of_uploads_has_whole_results_or_none() {
     }
     let left = objects(&server, &bucket);
     assert!(left.iter().all(|path| path.contains("/.")), "{left:?}");
+}
+
+/// Three requests for each result before: entry, data, tombstone.
+#[test]
+fn g51_a_sweep_deletes_many_results_by_one_request_for_each_kind_of_object() {
+    const RESULTS: u64 = 40;
+    let server = S3Server::shared();
+    let Way { proxy, spool, bucket, .. } = way(server);
+    let now = clock();
+    for n in 0..RESULTS {
+        put_expired(&spool, n, now);
+    }
+    let stored = objects(server, &bucket).len();
+    assert!(stored >= 80, "{stored}");
+    proxy.set(Wire::Whole, "?delete", FOR_EVER);
+    let swept = spool.sweep(now).unwrap();
+    assert_eq!((swept.expired.len(), swept.failures.len()), (40, 0), "{swept:?}");
+    assert_eq!(proxy.hit(), 2, "entries, then data");
+    proxy.set(Wire::Whole, "?delete", FOR_EVER);
+    let swept = spool.sweep(now + Duration::from_hours(25)).unwrap();
+    assert_eq!((swept.expired.len(), swept.failures.len()), (0, 0), "{swept:?}");
+    assert_eq!(proxy.hit(), 1, "tombstones");
+    assert!(spool.list().unwrap().is_empty());
+    let left = objects(server, &bucket);
+    assert!(!left.iter().any(|file| file.contains("t-ann")), "{left:?}");
+}
+
+#[test]
+fn g51_a_batch_that_fails_once_is_repeated_and_one_that_always_fails_is_left_for_later() {
+    let server = S3Server::shared();
+    let Way { proxy, spool, direct, .. } = way(server);
+    let now = clock();
+    for n in 0..5 {
+        put_expired(&spool, n, now);
+    }
+    proxy.set(Wire::Broken, "?delete", 1);
+    let swept = spool.sweep(now).unwrap();
+    assert_eq!((swept.expired.len(), swept.failures.len()), (5, 0), "{swept:?}");
+    proxy.set(Wire::Broken, "?delete", FOR_EVER);
+    let later = now + Duration::from_hours(25);
+    let swept = spool.sweep(later).unwrap();
+    assert_eq!(swept.failures.len(), 1, "one for the batch: {swept:?}");
+    assert!(direct.sweep(later).unwrap().failures.is_empty());
 }

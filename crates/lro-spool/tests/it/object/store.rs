@@ -193,7 +193,7 @@ impl ObjectStore for Faulty {
         &self,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        // One at a time, which is how it is asked here.
+        // A stream that is ready, with an answer for each of its objects.
         let all = locations.collect::<Vec<_>>().now_or_never().unwrap();
         let inner = Arc::clone(&self.inner);
         let answers: Vec<Result<Path>> = all

@@ -1,8 +1,9 @@
 //! Isolation of tenants in one bucket.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chrono::{DateTime, TimeDelta};
 use lro_spool::{
     Bucket, InvalidTenant, ObjectOptions, ObjectSpool, Quota, RemoteKind, Spool, SpoolError,
 };
@@ -34,6 +35,75 @@ fn tenants_of_one_bucket_see_nothing_of_each_other() {
         assert_eq!(spool.list().unwrap().len(), 1);
     }
     assert_eq!(ObjectSpool::new(&bucket, "", Quota::NONE).err(), Some(InvalidTenant));
+}
+
+#[test]
+fn g48_everything_of_a_tenant_is_erased_and_nothing_of_others() {
+    let server = S3Server::shared();
+    let url = format!("s3://{}/spool", server.bucket());
+    let bucket = Bucket::from_url(&url, server.settings(), options()).unwrap();
+    let names = ["ann", "ann/", "anna", "Ann"];
+    let spools = names.map(|name| ObjectSpool::new(&bucket, name, Quota::NONE).unwrap());
+    for spool in &spools {
+        for n in 0..5 {
+            put(spool, id(n), b"[1,2]").unwrap();
+        }
+    }
+    // One is deleted already, and has a tombstone.
+    spools[0].remove(&id(4).into()).unwrap();
+    let eraser = bucket.eraser("ann").unwrap();
+    let (mut results, mut steps) = (0, 0);
+    loop {
+        let erased = eraser.erase_some().unwrap();
+        results += erased.results;
+        steps += 1;
+        if erased.is_complete {
+            assert_eq!((erased.results, erased.bytes), (0, 0));
+            break;
+        }
+        assert!(erased.bytes > 0 && steps < 9, "{erased:?}");
+    }
+    assert_eq!(results, 4);
+    assert!(spools[0].list().unwrap().is_empty());
+    assert!(matches!(
+        spools[0].open(&id(1).into(), at(0)).map(drop),
+        Err(SpoolError::NotFound { .. })
+    ));
+    for spool in &spools[1..] {
+        assert_eq!(spool.list().unwrap().len(), 5);
+        assert_eq!(whole(spool, id(1)), b"[1,2]");
+    }
+    // Of a tenant that goes on.
+    let eraser = bucket.eraser("anna").unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = DateTime::from_timestamp(now.try_into().unwrap(), 0).unwrap();
+    assert!(eraser.erase_results(now - TimeDelta::hours(1)).unwrap().is_complete);
+    assert_eq!(spools[2].list().unwrap().len(), 5);
+    let erased = eraser.erase_results(now + TimeDelta::hours(1)).unwrap();
+    assert!(erased.results == 5 && erased.bytes > 0 && !erased.is_complete, "{erased:?}");
+    assert!(eraser.erase_results(now + TimeDelta::hours(1)).unwrap().is_complete);
+    assert!(spools[2].list().unwrap().is_empty());
+    put(&spools[2], id(9), b"[3]").unwrap();
+    assert_eq!(whole(&spools[2], id(9)), b"[3]");
+    assert_eq!(bucket.eraser("").err(), Some(InvalidTenant));
+}
+
+#[test]
+fn g48_an_erasure_goes_on_after_a_failure() {
+    let server = S3Server::start();
+    let url = format!("s3://{}/spool", server.bucket());
+    let bucket = Bucket::from_url(&url, server.settings(), options()).unwrap();
+    let spool = ObjectSpool::new(&bucket, "ann", Quota::NONE).unwrap();
+    for n in 0..3 {
+        put(&spool, id(n), b"[1,2]").unwrap();
+    }
+    let eraser = bucket.eraser("ann").unwrap();
+    server.kill();
+    let failed = eraser.erase_some();
+    assert!(matches!(failed, Err(SpoolError::Remote { .. })), "{failed:?}");
+    server.start_again();
+    while !eraser.erase_some().unwrap().is_complete {}
+    assert!(spool.list().unwrap().is_empty());
 }
 
 #[test]
@@ -84,7 +154,7 @@ fn urls_that_cannot_be_used_are_refused_at_once() {
         "memory:///",
         "http://127.0.0.1/x",
         "s3://",
-        "gs://bucket/p",
+        // Without an account.
         "az://container/p",
         "s3://key:hunter2@bucket/p",
     ] {
