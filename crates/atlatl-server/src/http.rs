@@ -43,6 +43,7 @@ pub use self::metrics::{Metrics, PoolUse};
 use super::limits;
 use super::signing::SignedLinks;
 use crate::auth::{Authenticator, Principal};
+use crate::dependency::Dependency;
 use crate::event::EventBus;
 use crate::maintenance::MaintenanceTasks;
 use crate::server::MemoryServer;
@@ -74,6 +75,8 @@ pub struct HttpOptions {
     pub links: Option<Arc<SignedLinks>>,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// The database of the store, to report that it hangs.
+    pub database: Option<Arc<Dependency>>,
     /// Makes the span of a request the child of the client's span, if spans are exported.
     pub set_parent: Option<SetParent>,
     /// The listener for probes and Prometheus, which needs no authentication.
@@ -97,6 +100,7 @@ impl Default for HttpOptions {
             spools: None,
             links: None,
             metrics: Arc::default(),
+            database: None,
             set_parent: None,
             admin: None,
             version: env!("CARGO_PKG_VERSION"),
@@ -173,7 +177,8 @@ async fn serve(
     let mut background = MaintenanceTasks::default();
     let admin = match options.admin {
         Some(admin) => {
-            background.spawn(Arc::clone(&health).watch(Arc::clone(&tenants)));
+            let watch = Arc::clone(&health).watch(Arc::clone(&tenants), options.database);
+            background.spawn(watch);
             let metrics = Arc::clone(&options.metrics);
             Some(AdminServer::start(
                 admin,

@@ -66,12 +66,12 @@ async fn open_at(
 /// Opens the store for a server, which starts even if the database is not reachable yet.
 pub(crate) async fn open_for_server(
     settings: &Settings,
-    transactions: TransactionSink,
+    transactions: Option<TransactionSink>,
 ) -> Result<(Arc<dyn MemoryStore>, Option<Postgres>), Error> {
     let Some(mut options) = database_options(settings)? else {
         return Ok((open_at(store_location(settings)?, settings).await?, None));
     };
-    options.transactions = Some(transactions);
+    options.transactions = transactions;
     let database = Postgres::new(&options)?;
     check_database(&database).await?;
     Ok((tenant(&database, settings)?, Some(database)))
@@ -270,10 +270,15 @@ pub(crate) fn store_location(settings: &Settings) -> Result<StoreLocation, Error
         .map_err(|error| Error::failure(format!("memory.store: {error}")))
 }
 
+/// Whether memories are in PostgreSQL.
+pub(crate) fn is_postgres(settings: &Settings) -> bool {
+    settings.config.memory.store.starts_with("postgres://")
+}
+
 /// The connection options of the database that `memory.store` names; `None` for a file.
 pub(crate) fn database_options(settings: &Settings) -> Result<Option<PostgresOptions>, Error> {
     let config = &settings.config.memory;
-    if !config.store.starts_with("postgres://") {
+    if !is_postgres(settings) {
         return Ok(None);
     }
     let password = password_source(config)?;

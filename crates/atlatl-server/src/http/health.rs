@@ -3,6 +3,8 @@
 //! A probe must be answered at once, also while the store blocks or the server is overloaded. So a task of
 //! the server checks the store periodically, and a probe reads the last result. If that task does not run
 //! any more, the probe says so.
+//!
+//! A store that hangs fails no call for as long as statements may take, so that the check reports it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -11,11 +13,15 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 use super::admission::Tenants;
+use crate::dependency::Dependency;
 
 /// The interval of the checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The timeout of a check.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(800);
+/// The number of checks without an answer, one after the other, from which the store hangs. One alone may
+/// be due to an overloaded machine.
+const MAX_UNANSWERED_CHECKS: u32 = 3;
 /// The age of the last check from which the server is not ready.
 const MAX_READY_AGE: Duration = Duration::from_secs(5);
 /// The age of the last check from which the server is dead. An overloaded one is only slow.
@@ -56,11 +62,22 @@ impl Health {
         }
     }
 
-    /// Checks the store until it is dropped.
-    pub(super) async fn watch(self: Arc<Self>, tenants: Arc<dyn Tenants>) {
+    /// Checks the store until it is dropped. If it hangs, that is reported to `dependency`.
+    pub(super) async fn watch(
+        self: Arc<Self>,
+        tenants: Arc<dyn Tenants>,
+        dependency: Option<Arc<Dependency>>,
+    ) {
+        let mut unanswered = 0;
         loop {
-            let ready = matches!(timeout(CHECK_TIMEOUT, tenants.ready()).await, Ok(Ok(())));
-            self.set(ready, self.started.elapsed());
+            let checked = timeout(CHECK_TIMEOUT, tenants.ready()).await;
+            self.set(matches!(checked, Ok(Ok(()))), self.started.elapsed());
+            unanswered = if checked.is_err() { unanswered + 1 } else { 0 };
+            if unanswered >= MAX_UNANSWERED_CHECKS
+                && let Some(dependency) = &dependency
+            {
+                dependency.failed(&"no answer to a health check", CHECK_TIMEOUT);
+            }
             sleep(CHECK_INTERVAL).await;
         }
     }

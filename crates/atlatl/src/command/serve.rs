@@ -104,7 +104,8 @@ async fn serve_single_tenant(
         Some(_) => Some(HttpRuntime::start(settings, sources)?),
         None => None,
     };
-    let transactions = dependencies::database(&metrics);
+    let postgresql = memory_config::is_postgres(settings).then(|| dependencies::database(&metrics));
+    let transactions = postgresql.clone().map(dependencies::transactions);
     let (store, database) = memory_config::open_for_server(settings, transactions).await?;
     if let Some(database) = database {
         sample_pool(&metrics, database);
@@ -141,7 +142,8 @@ async fn serve_single_tenant(
             Ok(Status::Success)
         }
         Some((endpoint, runtime)) => {
-            let options = http_options(settings, metrics);
+            let mut options = http_options(settings, metrics);
+            options.database = postgresql;
             serve_http(endpoint, runtime, options, settings, &offload, links, server).await
         }
     }

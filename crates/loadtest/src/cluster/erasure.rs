@@ -180,8 +180,8 @@ fn add_vectors(state: &State, erased: &Tenant, args: &ErasureArgs) -> Result<()>
     let (name, dimensions) = (&erased.name, args.dimensions);
     let insert = format!(
         "INSERT INTO atlatl.embedding (tenant, model, key, embedding) SELECT m.tenant, 'loadtest', \
-         m.key, (SELECT array_agg((random() - 0.5 + 0 * m.key)::real) FROM generate_series(1, \
-         {dimensions}))::halfvec FROM atlatl.memory m WHERE m.tenant = '{name}'"
+         m.key, (SELECT array_agg((random() - 0.5 + 0 * (n + m.key))::real) FROM generate_series(1, \
+         {dimensions}) AS n)::halfvec FROM atlatl.memory m WHERE m.tenant = '{name}'"
     );
     services::psql(state, DATABASE, &insert)?;
     if args.memories < 20_000 {

@@ -11,9 +11,13 @@ use lro_spool::RequestSink;
 
 use crate::error::log_message;
 
+/// The database.
+pub(super) fn database(metrics: &Arc<Metrics>) -> Arc<Dependency> {
+    Arc::new(Dependency::new("postgresql", Arc::clone(metrics)))
+}
+
 /// Reports the transactions of the database.
-pub(super) fn database(metrics: &Arc<Metrics>) -> TransactionSink {
-    let database = Dependency::new("postgresql", Arc::clone(metrics));
+pub(super) fn transactions(database: Arc<Dependency>) -> TransactionSink {
     let is_outage = |error: &StoreError| {
         matches!(
             error,

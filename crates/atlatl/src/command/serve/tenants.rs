@@ -16,7 +16,8 @@ use atlatl_server::auth::{
 use atlatl_server::event::{EventBus, ServerEventKind};
 use atlatl_server::http::{Metrics, Tenant, Tenants, run_multi_tenant};
 use atlatl_server::{
-    DatabaseTimeLimit, MaintenanceTasks, MemoryServer, MemoryServerConfig, SignedLinks, TaskSlots,
+    DatabaseTimeLimit, Dependency, MaintenanceTasks, MemoryServer, MemoryServerConfig, SignedLinks,
+    TaskSlots,
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use lro::IdSeed;
@@ -75,7 +76,8 @@ pub(super) async fn serve_tenants(
     let metrics = Arc::new(Metrics::default());
     let time_limits = DatabaseTimeLimits::from_settings(settings).map(Arc::new);
     let usage = Arc::new(UsageCounters::default());
-    let database = open_database(settings, time_limits.as_ref(), &usage, &metrics)?;
+    let postgresql = dependencies::database(&metrics);
+    let database = open_database(settings, time_limits.as_ref(), &usage, &postgresql)?;
     serve::sample_pool(&metrics, database.clone());
     memory_config::check_database(&database).await?;
     let config = &settings.config;
@@ -107,7 +109,8 @@ pub(super) async fn serve_tenants(
     let registry = TenantRegistry::new(settings, parts, events.clone());
     let registry = Arc::new(registry);
     let _maintenance = registry.start_maintenance(&metrics);
-    let options = serve::http_options(settings, metrics);
+    let mut options = serve::http_options(settings, metrics);
+    options.database = Some(postgresql);
     let authenticator = Arc::new(authenticator);
     let cached = Arc::clone(&authenticator);
     let reload = move |_: &Settings| {
@@ -142,7 +145,7 @@ fn open_database(
     settings: &Settings,
     time_limits: Option<&Arc<DatabaseTimeLimits>>,
     usage: &Arc<UsageCounters>,
-    metrics: &Arc<Metrics>,
+    postgresql: &Arc<Dependency>,
 ) -> Result<Postgres, Error> {
     let Some(mut options) = memory_config::database_options(settings)? else {
         return Err(Error::usage("server.auth: keys and oauth need a database of many tenants")
@@ -157,7 +160,7 @@ fn open_database(
         .with_hint("--set memory.connections=8"));
     }
     options.sharing = ConnectionSharing::ManyTenants;
-    options.transactions = Some(dependencies::database(metrics));
+    options.transactions = Some(dependencies::transactions(Arc::clone(postgresql)));
     let (limits, usage) = (time_limits.cloned(), Arc::clone(usage));
     options.database_time = Some(Arc::new(move |tenant, used| {
         usage.add_database_time(tenant, used);
@@ -385,7 +388,7 @@ async fn erase(registry: Arc<TenantRegistry>) {
             Ok(Some(_)) => {}
             Ok(None) => return,
             Err(error) => {
-                tracing::warn!(error = log_message(&error), "an erasure failed; retrying");
+                tracing::warn!(error = log_message(&error), "cannot work on erasures; retrying");
                 return;
             }
         }
