@@ -63,9 +63,9 @@ fn g48_bytes_are_counted_exactly_through_every_change() {
     assert_eq!(server.sql(&database, "SELECT count(*) FROM atlatl.usage_delta"), "0");
     // Another tenant has its own count.
     let other = postgres.tenant("b").unwrap();
+    postgres.count_missing_usage("b").wait().unwrap();
     assert_eq!(counted(&other), 0);
     put(&other, &memories[..1]);
-    postgres.count_missing_usage("b").wait().unwrap();
     assert_eq!(counted(&other), exact(server, &database, "b"));
     check();
 }
