@@ -77,7 +77,7 @@ impl Issuer {
         &self.rules.issuer
     }
 
-    /// Returns whether clients are told to log in here.
+    /// Returns whether the metadata for clients names this issuer.
     pub(super) fn login(&self) -> LoginHint {
         self.rules.login
     }

@@ -1,6 +1,6 @@
 //! Why a token is refused: a closed list of reasons for the log, the audit log and metrics.
 //!
-//! A client is told one of three texts, whatever the reason: details would help an attacker.
+//! A client gets one of three texts, whatever the reason: details would help an attacker.
 
 use std::fmt;
 
@@ -65,7 +65,7 @@ pub enum TokenError {
     AmbiguousTenant,
 }
 
-/// What a client is told of a refused token.
+/// How a client is answered if its token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
     /// The token proves nothing.

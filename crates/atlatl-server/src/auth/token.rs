@@ -33,12 +33,12 @@ pub struct TokenRules {
     pub audiences: Vec<String>,
     /// The claim that names them.
     pub audience_claim: AudienceClaim,
-    /// Whether clients are told to log in at this issuer.
+    /// Whether the metadata for clients names this issuer.
     pub login: LoginHint,
     mapping: ClaimMapping,
 }
 
-/// Whether clients are told to log in at an issuer.
+/// Whether the metadata for clients names an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoginHint {
     /// The metadata of the server names it.

@@ -50,7 +50,7 @@ pub struct IssuerConfig {
     /// The claim with the scopes of tokens whose rules grant none; `scope`, else `scp` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_claim: Option<ClaimPath>,
-    /// Whether clients are told to log in at this issuer; yes by default.
+    /// Whether the metadata for clients names this issuer for logins; yes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<bool>,
     /// The rules. Without any, every token of the issuer and the audience is accepted.

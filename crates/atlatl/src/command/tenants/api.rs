@@ -4,6 +4,8 @@
 //! are in a file and belong to no tenant. Its role reads no memories: only with `--export` the process also
 //! has the login of a server, and exports them.
 
+mod export;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use atlatl_memory::{
 };
 use atlatl_server::auth::{ApiKey, AuthScope, is_tenant};
 use atlatl_server::event::{EventBus, ServerEventKind};
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequestParts, Path, RawQuery, Request, State};
 use axum::http::request::Parts;
@@ -25,7 +27,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Extension, Router};
 use chrono::TimeDelta;
-use futures_util::stream;
 use lro_http::header::single;
 use lro_http::{
     BearerTokens, Guard, Listener, Problem, ServeLimits, method_not_allowed, path_not_found,
@@ -37,12 +38,12 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::export::export_tenant;
 use super::TENANT_CACHE_EXPIRY;
 use super::administration::{SchemaOwner, resources};
 use super::resource::{ErasureResource, KeyResource, TenantResource, UsageResource};
 use crate::access;
 use crate::command::keys::random;
-use crate::command::memory::export::{MemoryPages, json_line};
 use crate::command::serve::events::AuditLog;
 use crate::error::{Error, Status, log_message};
 use crate::memory_config::{self, moment};
@@ -480,58 +481,6 @@ async fn usage_page(api: &Api, tenant: Option<&str>, query: Option<&str>) -> Rep
     let usage = api.registry.usage(tenant, days).await.map_err(store_problem)?;
     let usage: Vec<UsageResource> = resources(usage);
     page(&usage, |usage| format!("{} {}", usage.day, usage.tenant), UsageResource::to_json, &query)
-}
-
-/// An export in progress.
-struct Export {
-    pages: MemoryPages,
-    /// The first page, which is loaded before the response begins.
-    first: Option<Bytes>,
-}
-
-/// Streams the memories of a tenant as `atlatl memory export` writes them. No more than two pages are in
-/// memory: the next one is loaded when the client has read.
-async fn export_tenant(
-    State(api): State<Arc<Api>>,
-    Extension(actor): Extension<Actor>,
-    TenantSegment(tenant): TenantSegment,
-) -> Reply {
-    let Some(database) = &api.export else {
-        let detail = "this process exports no memories: start it with --export, and the login of \
-                      a server in memory.store";
-        return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, detail));
-    };
-    // A tenant that does not exist has no memories: its export would be empty.
-    if database.find_tenant(&tenant).await.map_err(store_problem)?.is_none() {
-        return Err(Problem::missing());
-    }
-    let store = database.tenant(&tenant).map_err(store_problem)?;
-    // Before the first byte, since an interrupted export shows memories too.
-    api.audit(&actor, &tenant, "GET /v1/tenants/{tenant}/export".to_owned());
-    let mut pages = MemoryPages::all(Arc::new(store), moment().now);
-    let first = next_lines(&mut pages).await.map_err(store_problem)?;
-    let lines = stream::try_unfold(Export { pages, first }, next_chunk);
-    let json_lines = [(header::CONTENT_TYPE, "application/jsonl")];
-    Ok((json_lines, Body::from_stream(lines)).into_response())
-}
-
-/// Returns the next chunk of an export. After an error the connection is closed before the end of the
-/// response, so that a client notices that memories are missing.
-async fn next_chunk(mut export: Export) -> Result<Option<(Bytes, Export)>, StoreError> {
-    let mut next = export.first.take();
-    if next.is_none() {
-        next = next_lines(&mut export.pages).await.inspect_err(|error| {
-            Output::remark(format_args!("an export failed: {}", log_message(error)));
-        })?;
-    }
-    Ok(next.map(|lines| (lines, export)))
-}
-
-/// Returns the lines of the next page; `None` after the last one.
-async fn next_lines(pages: &mut MemoryPages) -> Result<Option<Bytes>, StoreError> {
-    let memories = pages.next_page().await?.filter(|memories| !memories.is_empty());
-    let lines = memories.map(|memories| memories.iter().map(json_line).collect::<String>());
-    Ok(lines.map(Bytes::from))
 }
 
 type Query = HashMap<String, String>;

@@ -1,7 +1,7 @@
 //! A client of the administration API of `atlatl tenants serve`.
 //!
 //! Its key comes from the environment or from a file, never from the command line, and is sent to another
-//! machine only over TLS, also with `--allow-plain`: whoever reads it can create keys for every tenant.
+//! machine only over TLS, also with `--allow-plain`: it can create keys for every tenant.
 
 use std::time::Duration;
 
